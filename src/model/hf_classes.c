@@ -11,14 +11,18 @@
 
 static const char config_name[] = "config.json";
 
+json_t *hf_in(const json_t *group, const char *key) {
+  json_t *v = json_object_get(group, key);
+  return json_is_null(v) ? NULL : v;
+}
+
 json_t *hf_value(const hf *h, const char *names, const char **name) {
+  *name = names;
   for (const char *at = names; *at;) {
     size_t n = strcspn(at, " ");
-    json_t *v = json_object_get(h->text, arena_strndup(h->arena, at, n));
-    if (v) {
-      *name = arena_strndup(h->arena, at, n);
-      return json_is_null(v) ? NULL : v;
-    }
+    *name = arena_strndup(h->arena, at, n);
+    json_t *v = hf_in(h->text, *name);
+    if (v) return v;
     at += n + strspn(at + n, " ");
   }
   return NULL;
@@ -46,9 +50,35 @@ int hf_need_u32(const hf *h, const char *names, uint32_t *out, error *err) {
   return 0;
 }
 
+int hf_need_i32(const hf *h, const char *names, int32_t *out, error *err) {
+  uint32_t n;
+  if (hf_need_u32(h, names, &n, err)) return -1;
+  if (n > INT32_MAX)
+    return hf_fail(h, config_name, arena_strndup(h->arena, names, strcspn(names, " ")), err, "%u is too many", n);
+  *out = (int32_t)n;
+  return 0;
+}
+
+int hf_need_keys(const hf *h, const char *names, error *err) {
+  for (const char *at = names; *at; at += strspn(at, " ")) {
+    size_t n = strcspn(at, " ");
+    const char *name = arena_strndup(h->arena, at, n);
+    if (!hf_in(h->text, name)) return hf_fail(h, config_name, name, err, "is missing");
+    at += n;
+  }
+  return 0;
+}
+
+int hf_put_computed(hf *h, const char *key, uint64_t value, const char *of, error *err) {
+  if (value > INT32_MAX)
+    return hf_fail(h, config_name, of, err, "gives %s %" PRIu64 ", which is too much", key, value);
+  gguf_head_u32(h->head, hf_arch_key(h, key), (uint32_t)value);
+  return 0;
+}
+
 int hf_number_in(const hf *h, const json_t *in, const char *key, double *out, bool *found, error *err) {
-  const json_t *v = json_object_get(in, key);
-  *found = v && !json_is_null(v);
+  const json_t *v = hf_in(in, key);
+  *found = v;
   if (!*found) return 0;
   if (!json_is_number(v)) return hf_fail(h, config_name, key, err, "is not a number");
   *out = json_number_value(v);
@@ -109,8 +139,8 @@ static const hf_rule common_rules[] = {
 
 // ---- particular classes ---------------------------------------------------------------------------------------------
 
-// Without a list of layers a pattern says which have a window: a number, or a letter for each layer of a group.
-static int check_pattern(const hf *h, uint32_t every, error *err) {
+// The pattern is a number, or a letter for each layer of a group.
+int hf_check_pattern(const hf *h, uint32_t every, error *err) {
   const char *name;
   const json_t *v = hf_value(h, "sliding_window_pattern _sliding_window_pattern", &name);
   const char *letters = json_string_value(v);
@@ -167,11 +197,10 @@ int hf_name_layers(hf *h, const char *from, const char *to, const char *kinds, e
 }
 
 int hf_put_heads_of_layers(hf *h, const hf_layers *y, uint8_t attends, error *err) {
-  uint32_t heads;
-  if (hf_need_u32(h, "num_key_value_heads", &heads, err)) return -1;
-  if (heads > INT32_MAX) return hf_fail(h, config_name, "num_key_value_heads", err, "%u is too many", heads);
+  int32_t heads;
+  if (hf_need_i32(h, "num_key_value_heads", &heads, err)) return -1;
   int32_t *each = ARENA_ARRAY(h->arena, int32_t, y->n);
-  for (uint32_t i = 0; i < y->n; i++) each[i] = y->of[i] == attends ? (int32_t)heads : 0;
+  for (uint32_t i = 0; i < y->n; i++) each[i] = y->of[i] == attends ? heads : 0;
   gguf_head_i32s(h->head, hf_arch_key(h, "attention.head_count_kv"), each, y->n);
   return 0;
 }
@@ -182,7 +211,7 @@ int hf_put_windows(hf *h, uint32_t every, error *err) {
   bool found;
   if (hf_u32(h, "sliding_window", &window, &found, err)) return -1;
   if (!found || !window) return 0;
-  if (check_pattern(h, every, err) ||
+  if (hf_check_pattern(h, every, err) ||
       hf_read_layers(h, "layer_types", "full_attention sliding_attention", false, &y, err))
     return -1;
   bool *near = ARENA_ARRAY(h->arena, bool, y.n);
@@ -266,7 +295,7 @@ static int gemma3_more(hf *h, error *err) {
   bool found;
   if (hf_u32(h, "sliding_window_pattern _sliding_window_pattern", &pattern, &found, err)) return -1;
   bool full = found && pattern == 1;
-  if ((!full && check_pattern(h, 6, err)) || hf_check_layers(h, full ? 1 : 6, full ? 0 : 5, err) ||
+  if ((!full && hf_check_pattern(h, 6, err)) || hf_check_layers(h, full ? 1 : 6, full ? 0 : 5, err) ||
       put_query_scale(h, 62, err))
     return -1;
   if (full) return 0;
@@ -410,6 +439,7 @@ static const hf_class plain_classes[] = {
   {.name = "GraniteForCausalLM",
    .vocab = HF_VOCAB_LLAMA,
    .arch = "granite",
+   .needs = "attention_multiplier",
    .defaults = PLAIN,
    .musts = SILU,
    .keys = granite_keys,
@@ -555,6 +585,7 @@ static int fill_defaults(hf *h, error *err) {
   die_if(!defaults, "the defaults of %s are no JSON: %s", h->class->name, e.text);
   json_object_foreach(defaults, key, v) if (!json_object_get(h->text, key)) json_object_set(h->text, key, v);
   json_decref(defaults);
+  if (h->class->needs && hf_need_keys(h, h->class->needs, err)) return -1;
   if (hf_derive(h, h->class->derived, err) || (h->class->prepare && h->class->prepare(h, err)) || check_musts(h, err))
     return -1;
   if (!h->class->alone && !hf_value(h, "num_key_value_heads", &name) && (v = hf_value(h, "num_attention_heads", &name)))
@@ -587,8 +618,8 @@ static const hf_class *with_relatives(const hf *h, const hf_class *row) {
     const char *like = row->like;
     row = class_row(like);
     die_if(!row, "%s is like %s, which has no row", out->name, like);
-    TAKE(arch), TAKE(defaults), TAKE(derived), TAKE(prepare), TAKE(rename), TAKE(under), TAKE(keys), TAKE(rules),
-      TAKE(more);
+    TAKE(arch), TAKE(defaults), TAKE(needs), TAKE(derived), TAKE(prepare), TAKE(rename), TAKE(under), TAKE(keys);
+    TAKE(rules), TAKE(more);
     TAKE(musts), TAKE(f32), TAKE(vocab), TAKE(bare), TAKE(head_dim), TAKE(own_scaling), TAKE(own_log_weight),
       TAKE(seeing);
     TAKE(alone), TAKE(further), TAKE(no_mtp);
@@ -611,10 +642,12 @@ int hf_find_class(hf *h, error *err) {
   if (hf_check_class(name, &why)) return hf_fail(h, config_name, "architectures", err, "%s", why.text);
   h->class = with_relatives(h, class_row(name));
   if (hf_check_config(h, h->config, err)) return -1;
-  json_t *inner = json_object_get(h->config, "text_config");
+  json_t *inner = json_object_get(h->config, "text_config"), *v;
+  const char *key;
   if (json_is_object(inner)) {
     h->text = json_copy(h->config);
-    json_object_update(h->text, inner);
+    json_object_foreach(inner, key, v)
+      if (!json_is_null(v) || !json_object_get(h->text, key)) json_object_set(h->text, key, v);
   } else h->text = json_copy(h->config);
   return hf_read_packing(h, err) || hf_read_scaling(h, err) || fill_defaults(h, err) ? -1 : 0;
 }
@@ -639,7 +672,8 @@ static int put_class_key(hf *h, const hf_key *k, error *err) {
   if (hf_value(h, k->from, &name)) note_name(h, to, name);
   if (k->kind == HF_U32 || k->kind == HF_LAYERS) {
     if (hf_u32(h, k->from, &n, &found, err)) return -1;
-    if (found) gguf_head_u32(h->head, to, k->kind == HF_LAYERS ? n + h->n_further : n);
+    if (found && k->kind == HF_LAYERS) return hf_put_computed(h, k->to, (uint64_t)n + h->n_further, name, err);
+    if (found) gguf_head_u32(h->head, to, n);
   } else if (k->kind == HF_F32_KEY) {
     if (hf_f64(h, k->from, &v, &found, err)) return -1;
     if (found) gguf_head_f32(h->head, to, (float)v);
@@ -809,7 +843,7 @@ int hf_put_nextn(hf *h, error *err) {
     unsigned long at = strtoul(layer.at, NULL, 10) - h->n_layers;
     if (at < further && at >= h->n_further) h->n_further = (uint32_t)at + 1;
   }
-  gguf_head_u32(h->head, hf_arch_key(h, "block_count"), h->n_layers + h->n_further);
+  if (hf_put_computed(h, "block_count", (uint64_t)h->n_layers + h->n_further, "num_hidden_layers", err)) return -1;
   if (h->n_further) gguf_head_u32(h->head, hf_arch_key(h, "nextn_predict_layers"), h->n_further);
   return 0;
 }

@@ -36,7 +36,7 @@ static int read_group(hf *h, error *err) {
   if (group && !json_is_null(group) && !json_is_object(group))
     return hf_fail(h, config_name, group_name, err, "is not an object");
   for (size_t i = 0; i < COUNT(sizes); i++) {
-    json_t *v = json_object_get(group, sizes[i].in);
+    json_t *v = hf_in(group, sizes[i].in);
     if (v) json_object_set(h->text, sizes[i].to, v);
   }
   if (hf_need_u32(h, "num_attention_heads", &heads, err) || hf_u32(h, "linear_num_heads", &own, &found, err))
@@ -68,9 +68,10 @@ static int put_latent(hf *h, error *err) {
       hf_need_u32(h, "qk_nope_head_dim", &plain, err))
     return -1;
   if (!found) return hf_fail(h, config_name, "qk_rope_head_dim", err, "is missing");
-  gguf_head_u32(h->head, hf_arch_key(h, "attention.key_length"), rank + rotated);
-  gguf_head_u32(h->head, hf_arch_key(h, "attention.key_length_mla"), plain + rotated);
-  return 0;
+  return hf_put_computed(h, "attention.key_length", (uint64_t)rank + rotated, "kv_lora_rank", err) ||
+             hf_put_computed(h, "attention.key_length_mla", (uint64_t)plain + rotated, "qk_nope_head_dim", err)
+           ? -1
+           : 0;
 }
 
 // ---- Kimi Linear ----------------------------------------------------------------------------------------------------

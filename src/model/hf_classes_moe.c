@@ -53,8 +53,9 @@ static int deepseek_more(hf *h, error *err) {
       hf_need_u32(h, "qk_nope_head_dim", &plain, err))
     return -1;
   gguf_head_u32(h->head, hf_arch_key(h, "attention.head_count_kv"), 1);
-  gguf_head_u32(h->head, hf_arch_key(h, "attention.key_length"), rank + turned);
-  gguf_head_u32(h->head, hf_arch_key(h, "attention.key_length_mla"), plain + turned);
+  if (hf_put_computed(h, "attention.key_length", (uint64_t)rank + turned, "kv_lora_rank", err) ||
+      hf_put_computed(h, "attention.key_length_mla", (uint64_t)plain + turned, "qk_nope_head_dim", err))
+    return -1;
   if (json_is_true(hf_value(h, "norm_topk_prob", &name)))
     gguf_head_bool(h->head, hf_arch_key(h, "expert_weights_norm"), true);
   return put_log_weight(h, err);
@@ -108,8 +109,8 @@ static int read_dots3_layers(hf *h, const hf_layers *y, error *err) {
     if (own) of = own;
   }
   for (size_t i = 0; i < COUNT(sizes) && of; i++) {
-    json_t *v = json_object_get(of, sizes[i]);
-    if (!v) v = json_object_get(h->text, sizes[i]);
+    json_t *v = hf_in(of, sizes[i]);
+    if (!v) v = hf_in(h->text, sizes[i]);
     if (v) json_object_set(h->text, arena_printf(h->arena, "swa_%s", sizes[i]), v);
   }
   return 0;
@@ -141,16 +142,17 @@ static int prepare_dots3(hf *h, error *err) {
 }
 
 static int put_dots3_layers(hf *h, error *err) {
-  uint32_t heads[2], n = h->kinds.n;
-  if (hf_need_u32(h, "num_attention_heads", &heads[0], err) ||
-      hf_need_u32(h, "swa_num_attention_heads", &heads[1], err))
+  uint32_t n = h->kinds.n;
+  int32_t heads[2];
+  if (hf_need_i32(h, "num_attention_heads", &heads[0], err) ||
+      hf_need_i32(h, "swa_num_attention_heads", &heads[1], err))
     return -1;
   int32_t *each = ARENA_ARRAY(h->arena, int32_t, n);
   bool *near = ARENA_ARRAY(h->arena, bool, n), *chooses = ARENA_ARRAY(h->arena, bool, n);
   for (uint32_t i = 0; i < n; i++) {
     near[i] = h->kinds.of[i];
     chooses[i] = !near[i];
-    each[i] = (int32_t)heads[near[i]];
+    each[i] = heads[near[i]];
   }
   gguf_head_i32s(h->head, hf_arch_key(h, "attention.head_count"), each, n);
   gguf_head_bools(h->head, hf_arch_key(h, "attention.sliding_window_pattern"), near, n);
@@ -166,10 +168,12 @@ static int dots3_more(hf *h, error *err) {
       hf_u32(h, "moe_shared_expert_intermediate_size shared_experts_intermediate_size", &shared, &found, err) ||
       hf_need_u32(h, "n_shared_experts", &all, err))
     return -1;
-  if (found && shared != experts)
-    gguf_head_u32(h->head, hf_arch_key(h, "expert_shared_feed_forward_length"), shared * all);
-  gguf_head_u32(h->head, hf_arch_key(h, "attention.key_length_swa"), rank + turned);
-  gguf_head_u32(h->head, hf_arch_key(h, "attention.key_length_mla_swa"), plain + turned);
+  if (found && shared != experts &&
+      hf_put_computed(h, "expert_shared_feed_forward_length", (uint64_t)shared * all, "n_shared_experts", err))
+    return -1;
+  if (hf_put_computed(h, "attention.key_length_swa", (uint64_t)rank + turned, "swa_kv_lora_rank", err) ||
+      hf_put_computed(h, "attention.key_length_mla_swa", (uint64_t)plain + turned, "swa_qk_nope_head_dim", err))
+    return -1;
   return deepseek_more(h, err) || put_dots3_layers(h, err) ? -1 : 0;
 }
 
@@ -408,8 +412,8 @@ static int ernie_more(hf *h, error *err) {
   bool found;
   if (hf_need_u32(h, "moe_intermediate_size", &of_one, err) || hf_u32(h, "moe_num_shared_experts", &n, &found, err))
     return -1;
-  if (n) gguf_head_u32(h->head, hf_arch_key(h, "expert_shared_feed_forward_length"), n * of_one);
-  return 0;
+  if (!n) return 0;
+  return hf_put_computed(h, "expert_shared_feed_forward_length", (uint64_t)n * of_one, "moe_num_shared_experts", err);
 }
 
 // ---- dots and MiniMax -----------------------------------------------------------------------------------------------
@@ -433,7 +437,7 @@ static int minimax_more(hf *h, error *err) {
   if (!found) return hf_put_rotated(h, 1, err);
   if (hf_rope_number(h, "partial_rotary_factor", NULL, &share, &found, err) || !found) return found ? -1 : 0;
   if (hf_need_u32(h, "head_dim", &size, err)) return -1;
-  if ((uint32_t)(size * share) == rotated) return 0;
+  if (floor(size * share) == rotated) return 0;
   return hf_fail(h, config_name, "partial_rotary_factor", err, "%g of %u elements are not rotary_dim, %u", share, size,
                  rotated);
 }
@@ -477,7 +481,7 @@ static int prepare_minimax_m3(hf *h, error *err) {
                                          {"sparse_local_block", "index_local_blocks"}};
   json_t *group = json_object_get(h->text, "sparse_attention_config");
   for (size_t i = 0; i < COUNT(sizes); i++) {
-    json_t *v = json_object_get(group, sizes[i][0]);
+    json_t *v = hf_in(group, sizes[i][0]);
     if (v) json_object_set(h->text, sizes[i][1], v);
   }
   return hf_name_layers(h, "moe_layer_freq", "mlp_layer_types", "dense sparse", err) || hf_read_dense_layers(h, err)
@@ -738,6 +742,7 @@ const hf_class hf_classes_moe[] = {
    .vocab = HF_VOCAB_LLAMA,
    .seeing = true,                   // "model.switch." is skipped
    .prepare = prepare_switch,
+   .needs = "attention_multiplier",
    .derived = "shared_intermediate_size=intermediate_size",
    .musts = "hidden_act=silu attention_bias=false position_embedding_type=rope num_local_experts=0 switch_type=single "
             "dual_stream=false ms_code_m=none ms_memory_gain=none tie_word_embeddings=true",
@@ -795,6 +800,7 @@ const hf_class hf_classes_moe[] = {
    .no_mtp = true,
    .arch = "hy_v4",
    .f32 = "output_hc_fn",
+   .needs = "routed_scaling_factor swiglu_limit",
    .musts = "hidden_act=silu attention_bias=false mlp_bias=false n_group=1 topk_group=1",
    .defaults = "{\"rms_norm_eps\":1e-5," THETA("10000.0") ",\"first_k_dense_replace\":1,\"n_shared_experts\":1,"
                "\"norm_topk_prob\":true}",
@@ -806,8 +812,8 @@ const hf_class hf_classes_moe[] = {
    .arch = "hy_v3",
    .musts = "hidden_act=silu attention_bias=false mlp_bias=false qk_norm=true moe_router_use_sigmoid=true "
             "moe_router_enable_expert_bias=true",
-   .defaults = "{\"rms_norm_eps\":1e-5," THETA("11158840.0") ",\"num_shared_experts\":1,\"route_norm\":true,"
-               "\"router_scaling_factor\":1.0}",
+   .defaults = "{\"rms_norm_eps\":1e-5," THETA("11158840.0") ",\"num_shared_experts\":1,\"route_norm\":true}",
+   .needs = "router_scaling_factor",
    .derived = "shared_width=moe_intermediate_size*num_shared_experts",
    .keys = hy_v3_keys,
    .rules = hy_v3_rules,
@@ -831,6 +837,7 @@ const hf_class hf_classes_moe[] = {
    .seeing = true,
    .no_mtp = true,
    .f32 = ".indexer.",
+   .needs = "routed_scaling_factor",
    .musts = "hidden_act=silu|swigluoai scoring_func=sigmoid use_qk_norm=true use_gemma_norm=true swiglu_alpha=1.702 "
             "swiglu_limit=7 qk_norm_type=per_head",
    .defaults = "{" EPS6 "," THETA("5e6") ",\"scoring_func\":\"sigmoid\",\"n_shared_experts\":1,\"rotary_dim\":64,"

@@ -126,7 +126,7 @@ static int prepare_hunyuan_moe(hf *h, error *err) {
         return hf_fail(h, config_name, keys[k], err, "differs between layers");
     if (json_array_size(list)) json_object_set(h->text, keys[k], json_array_get(list, 0));
   }
-  if (!json_object_get(h->text, "moe_intermediate_size"))
+  if (!hf_in(h->text, "moe_intermediate_size"))
     json_object_set(h->text, "moe_intermediate_size", json_object_get(h->text, "intermediate_size"));
   return 0;
 }
@@ -139,7 +139,7 @@ static int hunyuan_more(hf *h, error *err) {
   bool found, found_alpha;
   const json_t *rope = hf_rope(h);
   const char *type =
-    json_string_value(json_object_get(rope, json_object_get(rope, "rope_type") ? "rope_type" : "type"));
+    json_string_value(json_object_get(rope, hf_in(rope, "rope_type") ? "rope_type" : "type"));
   if (!type || !strcmp(type, "default")) return 0;
   if (strcmp(type, "dynamic")) return hf_fail(h, config_name, "rope_type", err, "'%.40s' is not dynamic", type);
   if (hf_need_u32(h, "head_dim", &size, err) || hf_rope_number(h, "alpha", NULL, &alpha, &found_alpha, err) ||
@@ -224,7 +224,7 @@ static int minicpm3_more(hf *h, error *err) {
   if (hf_need_u32(h, "qk_nope_head_dim", &plain, err) || hf_need_u32(h, "qk_rope_head_dim", &turned, err) ||
       read_minicpm_scales(h, &s, err))
     return -1;
-  gguf_head_u32(h->head, hf_arch_key(h, "attention.key_length"), plain + turned);
+  if (hf_put_computed(h, "attention.key_length", (uint64_t)plain + turned, "qk_nope_head_dim", err)) return -1;
   if (s.embedding != 12) gguf_head_f32(h->head, hf_arch_key(h, "embedding_scale"), (float)s.embedding);
   if (s.depth != 1.4) gguf_head_f32(h->head, hf_arch_key(h, "residual_scale"), (float)s.residual);
   if (s.base != 256) gguf_head_f32(h->head, hf_arch_key(h, "logit_scale"), (float)s.logit);
@@ -293,7 +293,7 @@ static const hf_key cohere2_keys[] = {
 static int cohere2_more(hf *h, error *err) {
   gguf_head_str(h->head, hf_arch_key(h, "rope.scaling.type"), "none", 4);
   h->rotation_read = false;
-  return hf_check_layers(h, 4, 3, err);
+  return hf_check_pattern(h, 4, err) || hf_check_layers(h, 4, 3, err) ? -1 : 0;
 }
 
 // ---- StarCoder 2 ----------------------------------------------------------------------------------------------------
@@ -377,14 +377,15 @@ const hf_class hf_classes_more[] = {
    .arch = "hrm_text",
    .rotated = 1,
    .musts = "hidden_act=silu attention_bias=false mlp_bias=false",
-   .defaults = "{\"rms_norm_eps\":1e-6,\"rope_theta\":10000.0,\"prefix_lm\":false}",
+   .defaults = "{\"rms_norm_eps\":1e-6,\"rope_theta\":10000.0}",
+   .needs = "prefix_lm embedding_scale",
    .prepare = prepare_hrm,
    .rename = rename_hrm,
    .keys = hrm_keys,
    .rules = hrm_rules},
   {.name = "Cohere2ForCausalLM",
    .arch = "cohere2",
-   .musts = "hidden_act=silu attention_bias=false sliding_window_pattern=4",
+   .musts = "hidden_act=silu attention_bias=false",
    .defaults =
      "{\"layer_norm_eps\":1e-5,\"rope_theta\":10000.0,\"logit_scale\":0.0625,\"sliding_window\":4096}",
    .rotated = 1,

@@ -228,7 +228,7 @@ static int prepare_dbrx(hf *h, error *err) {
                                          {"ffn_config", "moe_num_experts", "num_experts"},
                                          {"ffn_config", "moe_top_k", "num_experts_per_tok"}};
   for (size_t i = 0; i < COUNT(sizes); i++) {
-    json_t *group = json_object_get(h->text, sizes[i][0]), *v = json_object_get(group, sizes[i][1]);
+    json_t *group = json_object_get(h->text, sizes[i][0]), *v = hf_in(group, sizes[i][1]);
     if (!json_is_object(group))
       return hf_fail(h, config_name, sizes[i][0], err, "is missing, or is not an object");
     if (v) json_object_set(h->text, sizes[i][2], v);

@@ -21,7 +21,7 @@ static const char config_name[] = "config.json";
 
 // Sets a number of config.json, in place of another key's.
 static void rename_value(hf *h, const char *to, const char *from) {
-  json_t *v = json_object_get(h->text, from);
+  json_t *v = hf_in(h->text, from);
   if (!v) return;
   json_object_set(h->text, to, v);
   json_object_del(h->text, from);
@@ -420,6 +420,7 @@ const hf_class hf_classes_recurrent[] = {
    .more = jamba_more},
   {.name = "GraniteMoeHybridForCausalLM",
    .prepare = granite4_prepare,
+   .needs = "attention_multiplier",
    .defaults = "{\"rms_norm_eps\":1e-6,\"rope_theta\":10000.0,\"mamba_d_conv\":4,\"mamba_n_groups\":1,"
                "\"mamba_expand\":2}",
    .derived = "inner=mamba_n_heads*mamba_d_head inner=mamba_expand*hidden_size endless=1048576"},

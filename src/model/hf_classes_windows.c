@@ -55,7 +55,7 @@ static int check_window_sizes(hf *h, error *err) {
   static const char *const pairs[][2] = {{"swa_head_dim", "head_dim"}, {"swa_v_head_dim", "v_head_dim"},
                                          {"swa_num_attention_heads", "num_attention_heads"}};
   for (size_t i = 0; i < COUNT(pairs); i++)
-    if (json_object_get(h->text, pairs[i][0]) && hf_check_equal(h, pairs[i][0], pairs[i][1], err)) return -1;
+    if (hf_in(h->text, pairs[i][0]) && hf_check_equal(h, pairs[i][0], pairs[i][1], err)) return -1;
   return 0;
 }
 
@@ -68,22 +68,25 @@ static int prepare_mimo(hf *h, error *err) {
       hf_u32(h, "sliding_window_size", &before, &found, err))
     return -1;
   if (found) json_object_set_new(h->text, "sliding_window", json_integer((json_int_t)before + 1));
-  json_t *eps = json_object_get(h->text, "layernorm_epsilon");
+  if (!json_object_get(h->text, "attention_value_scale"))  // null: values have none
+    return hf_fail(h, config_name, "attention_value_scale", err, "is missing");
+  json_t *eps = hf_in(h->text, "layernorm_epsilon");
   if (eps) json_object_set(h->text, "rms_norm_eps", eps);
   return 0;
 }
 
 // Layers that predict further tokens have windows.
 static int mimo_more(hf *h, error *err) {
-  uint32_t heads[2], n = h->kinds.n + h->n_further;
-  if (hf_need_u32(h, "num_key_value_heads", &heads[0], err) ||
-      hf_need_u32(h, "swa_num_key_value_heads", &heads[1], err))
+  uint32_t n = h->kinds.n + h->n_further;
+  int32_t heads[2];
+  if (hf_need_i32(h, "num_key_value_heads", &heads[0], err) ||
+      hf_need_i32(h, "swa_num_key_value_heads", &heads[1], err))
     return -1;
   int32_t *each = ARENA_ARRAY(h->arena, int32_t, n);
   bool *near = ARENA_ARRAY(h->arena, bool, n);
   for (uint32_t i = 0; i < n; i++) {
     near[i] = i >= h->kinds.n || h->kinds.of[i];
-    each[i] = (int32_t)heads[near[i]];
+    each[i] = heads[near[i]];
   }
   gguf_head_i32s(h->head, hf_arch_key(h, "attention.head_count_kv"), each, n);
   gguf_head_bools(h->head, hf_arch_key(h, "attention.sliding_window_pattern"), near, n);
@@ -105,17 +108,19 @@ static const hf_key cohere_keys[] = {
 };
 
 static int cohere_moe_more(hf *h, error *err) {
-  uint32_t shared, width;
+  uint32_t shared = 0, width = 0;
   bool found;
   const char *name, *by = json_string_value(hf_value(h, "expert_selection_fn", &name));
-  if (hf_u32(h, "num_shared_experts", &shared, &found, err) || hf_need_u32(h, "intermediate_size", &width, err) ||
+  if (!json_array_size(json_object_get(h->text, "layer_types")))
+    return hf_fail(h, config_name, "layer_types", err, "is missing");
+  if (hf_u32(h, "num_shared_experts", &shared, &found, err) || hf_u32(h, "shared_width", &width, &found, err) ||
       hf_put_nextn(h, err) || put_listed_windows(h, err))
     return -1;
   if (by && !strcmp(by, "softmax") && !json_is_true(hf_value(h, "norm_topk_prob", &name)))
     return hf_fail(h, config_name, "norm_topk_prob", err, "is false, but softmax is over the chosen experts");
-  if (found && shared) {
+  if (shared) {
     gguf_head_u32(h->head, hf_arch_key(h, "expert_shared_count"), shared);
-    gguf_head_u32(h->head, hf_arch_key(h, "expert_shared_feed_forward_length"), shared * width);
+    gguf_head_u32(h->head, hf_arch_key(h, "expert_shared_feed_forward_length"), width);
   }
   gguf_head_str(h->head, hf_arch_key(h, "rope.scaling.type"), "none", 4);
   return 0;
@@ -174,7 +179,7 @@ static int put_laguna_windows(hf *h, error *err) {
 // The share of a head that layers with a window rotate.
 static int put_rotated_in_windows(hf *h, error *err) {
   const char *name;
-  const json_t *near = json_object_get(hf_value(h, "rope_parameters", &name), "sliding_attention");
+  const json_t *near = hf_in(hf_value(h, "rope_parameters", &name), "sliding_attention");
   double share = 1;
   uint32_t size;
   bool found;
@@ -325,11 +330,12 @@ const hf_class hf_classes_windows[] = {
   {.name = "MiMoV2ForCausalLM", .like = "MiMoV2FlashForCausalLM"},
   {.name = "Cohere2MoeForCausalLM",
    .arch = "cohere2moe",
-   .musts = "hidden_act=silu attention_bias=false prefix_dense_sliding_window_pattern=1 "
+   .musts = "hidden_act=silu attention_bias=false "
             "shared_expert_combination_strategy=average",
    .defaults = "{\"layer_norm_eps\":1e-5,\"rope_theta\":10000.0,\"logit_scale\":0.0625,\"head_dim\":128,"
                "\"sliding_window\":4096,\"expert_selection_fn\":\"softmax\",\"norm_topk_prob\":true,"
                "\"first_k_dense_replace\":0}",
+   .derived = "shared_width=intermediate_size*num_shared_experts",
    .prepare = hf_read_dense_layers,
    .keys = cohere_keys,
    .rules = cohere_rules,
@@ -368,6 +374,7 @@ const hf_class hf_classes_windows[] = {
    .more = muse_more},
   {.name = "GraniteMoeSWAForCausalLM",
    .like = "GraniteSWAForCausalLM",
+   .defaults = "{\"rms_norm_eps\":1e-6,\"rope_theta\":10000.0,\"sliding_window\":128}",
    .keys = granite_moe_keys,
    .rules = granite_moe_rules},
   {0},

@@ -293,6 +293,7 @@ typedef struct hf_class {
   const char *name, *arch;
   const char *like;                  // a class whose fields this one has, but for those that are set here
   const char *defaults;              // JSON: defaults if config.json lacks the values
+  const char *needs;                 // keys that config.json must have: files without theirs mean another value
   const char *derived;               // other values that config.json may lack: hf_derived.c
   int (*prepare)(hf *h, error *err); // sets values of h->text that depend on several others; may be NULL
   // A tensor's name as rules have it; may be NULL.
@@ -329,18 +330,27 @@ int hf_put_keys(hf *h, error *err);
 const hf_rule *hf_rule_for(const hf *h, const char *name, const hf_rule *after, const char **to, uint32_t *expert,
                            error *err);
 
-// Values of config.json: the first of the names (separated by spaces) that is present. *found false: absent or null.
+// Values of config.json: the first of the names (separated by spaces) that is present; null counts as absent. *found
+// false: none is.
 int hf_u32(const hf *h, const char *names, uint32_t *out, bool *found, error *err);
 int hf_f64(const hf *h, const char *names, double *out, bool *found, error *err);
 int hf_number_in(const hf *h, const json_t *in, const char *key, double *out, bool *found, error *err);
 int hf_need_u32(const hf *h, const char *names, uint32_t *out, error *err);
+int hf_need_i32(const hf *h, const char *names, int32_t *out, error *err);
+int hf_need_keys(const hf *h, const char *names, error *err);                // all of them have to be present
+// Sets a key to a number computed of several values of config.json; `of` names one of them for errors.
+int hf_put_computed(hf *h, const char *key, uint64_t value, const char *of, error *err);
 json_t *hf_value(const hf *h, const char *names, const char **name);
+json_t *hf_in(const json_t *group, const char *key);       // NULL: absent or null
 const char *hf_arch_key(const hf *h, const char *key);     // "qwen3.block_count"; lives as long as h
 int hf_put_class_keys(hf *h, const hf_key *k, error *err);
 // hf_derived.c: sets values of h->text that a class's row lists.
 int hf_derive(hf *h, const char *list, error *err);
 // Sets which layers have a sliding window: by layer_types, or, if absent, all but each `every`-th one.
 int hf_put_windows(hf *h, uint32_t every, error *err);
+// Checks that without a list of layers a pattern of config.json, if there is one, gives a window to all but each
+// `every`-th layer.
+int hf_check_pattern(const hf *h, uint32_t every, error *err);
 int hf_put_pooling(hf *h, error *err);                     // pooling_type, from modules.json
 int hf_check_equal(const hf *h, const char *key, const char *must, error *err);      // two whole numbers that are there
 // Checks that config.json, if it says so, gives full attention to every `every`-th layer from layer `first` on, and a

@@ -72,9 +72,9 @@ static int read_method(hf *h, const json_t *q, const char *method, error *err) {
     h->packing.kind = PACKED_AWQ;
     if (must_say(h, q, "version", "gemm GEMM", err)) return -1;
   }
-  if (positive(h, q, json_object_get(q, "bits") ? "bits" : "w_bit", 4, &bits, err) || has_bits(h, bits, err)) return -1;
+  if (positive(h, q, hf_in(q, "bits") ? "bits" : "w_bit", 4, &bits, err) || has_bits(h, bits, err)) return -1;
   h->packing.bits = bits;
-  const char *group = json_object_get(q, "group_size") ? "group_size" : "q_group_size";
+  const char *group = hf_in(q, "group_size") ? "group_size" : "q_group_size";
   const json_t *size = json_object_get(q, group);
   if (json_is_integer(size) && json_integer_value(size) == -1) return 0;
   return positive(h, q, group, 128, &h->packing.group, err);

@@ -9,7 +9,7 @@ static const char config_name[] = "config.json";
 const json_t *hf_rope(const hf *h) {
   const char *name;
   const json_t *rope = hf_value(h, "rope_parameters rope_scaling", &name);
-  const json_t *full = json_object_get(rope, "full_attention"), *chosen = json_object_get(rope, "indexed_attention");
+  const json_t *full = hf_in(rope, "full_attention"), *chosen = hf_in(rope, "indexed_attention");
   return full ? full : chosen ? chosen : rope;
 }
 
@@ -52,7 +52,7 @@ static int put_log_weights(hf *h, error *err) {
       hf_rope_number(h, "mscale", NULL, &own, &found, err) ||
       hf_rope_number(h, "mscale_all_dim", NULL, &all, &found, err))
     return -1;
-  if (h->class->own_log_weight || json_object_get(hf_rope(h), "attention_factor") || own == 0 || all == 0) return 0;
+  if (h->class->own_log_weight || hf_in(hf_rope(h), "attention_factor") || own == 0 || all == 0) return 0;
   double attn = factor > 1 ? (1 + 0.1 * own * log(factor)) / (1 + 0.1 * all * log(factor)) : 1;
   gguf_head_f32(h->head, hf_arch_key(h, "rope.scaling.yarn_attn_factor"), (float)attn);
   return 0;
@@ -60,8 +60,8 @@ static int put_log_weights(hf *h, error *err) {
 
 // Whether the ramp covers whole pairs is said if it is not what files of the architecture mean.
 static int put_truncate(hf *h, error *err) {
-  const json_t *v = json_object_get(hf_rope(h), "truncate");
-  if (!v || json_is_null(v)) return 0;
+  const json_t *v = hf_in(hf_rope(h), "truncate");
+  if (!v) return 0;
   if (!json_is_boolean(v)) return hf_fail(h, config_name, "truncate", err, "is not true or false");
   if (json_is_true(v) != strcmp(h->class->arch, "gpt-oss"))
     gguf_head_bool(h->head, hf_arch_key(h, "rope.scaling.yarn_truncate"), json_is_true(v));
@@ -69,7 +69,7 @@ static int put_truncate(hf *h, error *err) {
 }
 
 static int put_yarn(hf *h, error *err) {
-  const char *attn = json_object_get(hf_rope(h), "attention_factor") ? "attention_factor" : "attn_factor";
+  const char *attn = hf_in(hf_rope(h), "attention_factor") ? "attention_factor" : "attn_factor";
   return put_log_weights(h, err) || put_truncate(h, err) ||
              put_rope_number(h, "factor", "rope.scaling.factor", true, err) || put_old_context(h, err) ||
              put_rope_number(h, "extrapolation_factor", "rope.scaling.yarn_ext_factor", false, err) ||
@@ -188,12 +188,12 @@ int hf_put_rotated(hf *h, double usual, error *err) {
   const char *name = "partial_rotary_factor";
   if (hf_rope_number(h, name, names, &share, &found, err)) return -1;
   if (share > 0 && share <= 1) return hf_put_rope_dims(h, share, err);
-  if (!json_object_get(hf_rope(h), name)) hf_value(h, names, &name);
+  if (!hf_in(hf_rope(h), name)) hf_value(h, names, &name);
   return hf_fail(h, config_name, name, err, "is not from 0 to 1");
 }
 
 int hf_glm4_more(hf *h, error *err) {
-  if (json_object_get(hf_rope(h), "mrope_section"))
+  if (hf_in(hf_rope(h), "mrope_section"))
     return hf_fail(h, config_name, "mrope_section", err, "positions of pictures are not known for this class");
   return hf_put_rotated(h, 0.5, err);
 }

@@ -129,12 +129,24 @@ def test_no_scaling_of_positions_is_left_out(run_weft, tmp_path, kind):
                                                                                                     ("deepseek32", "deepseek32", "topk_method", "greedy"), ("hyv3", "hy_v3", "qk_norm", False), ("mellum", "mellum", "norm_topk_prob", False))),
     *((k, {key: value}, f"'{key}': {str(value).lower()}, but files of {arch}") for k, arch, key, value in (
         ("mimo2", "mimo2", "topk_method", "greedy"), ("mimo2", "mimo2", "attention_projection_layout", "fused_qkv"), ("mimo2", "mimo2", "routed_scaling_factor", 2), ("cohere2moe", "cohere2moe", "shared_expert_combination_strategy", "sum"),
-        ("cohere2moe", "cohere2moe", "prefix_dense_sliding_window_pattern", 4), ("laguna", "laguna", "moe_router_logit_softcapping", 5), ("laguna", "laguna", "gating", False), ("graniteswa", "granite_swa", "attention_bias", True),
+        ("laguna", "laguna", "moe_router_logit_softcapping", 5), ("laguna", "laguna", "gating", False), ("graniteswa", "granite_swa", "attention_bias", True),
         ("minimax-m3", "minimax-m3", "swiglu_limit", 10), ("minimax-m3", "minimax-m3", "use_gemma_norm", False))),
     ("mimo2", {"swa_head_dim": 48}, "'swa_head_dim': 48 is not head_dim, 32"),
     ("mimo2", {"hybrid_layer_pattern": [0, 2, 1]}, "'hybrid_layer_pattern': has what is neither 0 nor 1 at 1"),
     ("mimo2", {"hybrid_layer_pattern": [0, 1]}, "'layer_types': is not a list of 3 layers"),
     ("cohere2moe", {"layer_types": None}, "'layer_types': is missing"),
+    ("cohere2moe", {"layer_types": None, "sliding_window": None}, "'layer_types': is missing"),
+    ("cohere2", {"layer_types": None, "sliding_window_pattern": 2}, "'sliding_window_pattern': is not 4, and layer_types is missing"),
+    *((k, {"num_shared_experts": 1 << 30}, "'num_shared_experts'") for k in ("cohere2moe", "hyv3")),
+    ("erniemoe", {"moe_num_shared_experts": 1 << 31}, "'moe_num_shared_experts': gives expert_shared_feed_forward_length"),
+    ("dots3", {"n_shared_experts": 1 << 31, "moe_shared_expert_intermediate_size": 2}, "'n_shared_experts': gives expert_shared_feed_forward_length"),
+    *((k, {"qk_nope_head_dim": (1 << 32) - 8}, "'qk_nope_head_dim': gives attention.key_length") for k in ("deepseek2", "deepseek32", "glm5next", "kimilinear", "minicpm3")),
+    ("dots3", {"swa_qk_nope_head_dim": (1 << 32) - 8}, "'swa_qk_nope_head_dim': gives attention.key_length_mla_swa"),
+    ("dots3", {"swa_num_attention_heads": 1 << 31, "swa_num_key_value_heads": 1 << 31}, "'swa_num_attention_heads': 2147483648 is too many"),
+    *(("mimo2", {k: (1 << 32) - 1}, f"'{k}': 4294967295 is too many") for k in ("num_key_value_heads", "swa_num_key_value_heads")),
+    ("lfm2", {"num_key_value_heads": 1 << 31}, "'num_key_value_heads': 2147483648 is too many"),
+    ("minimax-m2", {"rope_parameters": {"rope_theta": 5e6, "partial_rotary_factor": 1e30}}, "of 32 elements are not rotary_dim, 16"),
+    *(("laguna", {"eos_token_id": v}, "'eos_token_id': is not a token id, or a list of them") for v in ([2, "</s>"], [2, None])),
     ("cohere2moe", {"mlp_layer_types": ["sparse", "dense", "sparse", "sparse", "sparse"]}, "'mlp_layer_types': has a dense layer after one of experts"),
     ("cohere2moe", {"expert_selection_fn": "softmax", "norm_topk_prob": False}, "'norm_topk_prob': is false, but softmax is over the chosen experts"),
     ("cohere2moe", {"expert_selection_fn": "relu"}, "'expert_selection_fn': is neither softmax nor sigmoid"),
@@ -172,6 +184,108 @@ def test_settings_that_files_cannot_say(run_weft, tmp_path, kind, change, expect
     error, bytes_ = made(run_weft, folder, tmp_path / "out.gguf")
     assert expected in error and bool(bytes_) == (not expected), error
     assert not expected or f"{folder}/config.json: key '" in error or expected.startswith("attention."), error
+
+
+@pytest.mark.parametrize("kind, key", [("hyv3", "router_scaling_factor"), ("hyv4", "routed_scaling_factor"), ("hyv4", "swiglu_limit"), ("hrm", "prefix_lm"), ("hrm", "embedding_scale"), ("mimo2", "attention_value_scale"),
+                                       ("minimax-m3", "routed_scaling_factor"), *((k, "attention_multiplier") for k in ("granite", "granitemoe", "granitemoeshared", "graniteswa", "granitemoeswa", "granitehybrid", "granite4-dense", "graniteswitch"))])
+def test_values_for_which_files_have_another_default_than_the_class(run_weft, tmp_path, kind, key):
+    folder = folders.write(tmp_path / kind, RECORDS[kind], next(iter(RECORDS[kind]["made"])).split()[0])
+    put(folder, lambda c: c.pop(key))
+    error, bytes_ = made(run_weft, folder, tmp_path / "out.gguf")
+    assert f"{folder}/config.json: key '{key}': is missing" in error and not bytes_
+    put(folder, lambda c: c.update({key: None}))
+    error, bytes_ = made(run_weft, folder, tmp_path / "out.gguf")
+    if kind == "mimo2":                                    # without a scale
+        assert "mimo2.attention.value_scale" not in keys(run_weft, folder, tmp_path / "out.gguf")[0]
+    else:
+        assert f"key '{key}': is missing" in error and not bytes_
+
+
+def test_epsilons_of_granite_with_windows(run_weft, tmp_path):
+    """Both classes are of one architecture, and have different defaults."""
+    for kind, expected in (("graniteswa", 1e-5), ("granitemoeswa", 1e-6)):
+        folder = folders.write(tmp_path / kind, RECORDS[kind])
+        put(folder, lambda c: c.pop("rms_norm_eps"))
+        assert keys(run_weft, folder, tmp_path / "out.gguf")[0]["granite_swa.attention.layer_norm_rms_epsilon"] == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("kind, change", [
+    *((k, {"prefix_dense_intermediate_size": None, "dense_intermediate_size": None}) for k in ("cohere2moe-rms", "llama", "qwen3", "minimaxtext")),
+    ("mimo2", {"swa_head_dim": None, "swa_v_head_dim": None, "swa_num_attention_heads": None}), ("minimax-m3", {"rope_scaling": None, "num_experts": None}),
+    *((k, {"n_layers": None, "n_ctx": None, "n_embd": None, "n_head": None, "n_kv_heads": None, "num_local_experts": None}) for k in ("qwen3moe", "cohere2moe", "laguna")),
+    ("hunyuanmoe", {"num_experts_per_tok": None}), ("glm4lite", {"num_experts": None, "score_function": None, "num_local_experts": None}), ("dots3", {"sliding_window": None}), ("falconmamba", {"d_conv": None, "d_inner": None})])
+def test_null_is_as_a_missing_key(run_weft, tmp_path, kind, change):
+    """transformers writes it for what has no value; another name of the same number may stand beside it."""
+    record = RECORDS[kind]
+    folder, out = folders.write(tmp_path / kind, record, next(iter(record["made"])).split()[0]), tmp_path / "out.gguf"
+    config = text_of(record["config"])
+    _, plain = made(run_weft, folder, out)
+    for key in change.keys() - config.keys():
+        put(folder, lambda c: c.update({key: None}))       # noqa: B023
+    assert plain and made(run_weft, folder, out) == ("", plain)
+
+
+@pytest.mark.parametrize("kind, group, key", [("qwen3-yarn", "rope_parameters", "attention_factor"), ("qwen3-yarn", "rope_parameters", "full_attention"), ("minimax-m3", "sparse_attention_config", "sparse_index_dim"), ("dbrx", "attn_config", "kv_n_heads"), ("kimilinear", "linear_attn_config", "num_heads")])
+def test_null_in_a_group(run_weft, tmp_path, kind, group, key):
+    """It does not hide what stands beside the group, or under another name of it."""
+    beside = {"attention_factor": ("attn_factor", 1.25), "sparse_index_dim": ("index_head_dim", 32), "kv_n_heads": ("num_key_value_heads", 2), "num_heads": ("linear_num_heads", 4)}.get(key)
+    folder, out = folders.write(tmp_path / kind, RECORDS[kind]), tmp_path / "out.gguf"
+
+    def change(c, null):
+        if beside:
+            c.setdefault(group, {}).pop(key, None)
+            (c[group] if key == "attention_factor" else c)[beside[0]] = beside[1]
+        if null:
+            c[group][key] = None
+    put(folder, lambda c: change(c, False))
+    _, plain = made(run_weft, folder, out)
+    put(folder, lambda c: change(c, True))
+    assert plain and made(run_weft, folder, out) == ("", plain)
+
+
+def test_null_for_the_language_model_beside_a_number_of_the_whole(run_weft, tmp_path):
+    record, out = RECORDS["qwen3vl-seeing"], tmp_path / "out.gguf"
+    folder = folders.write(tmp_path / "qwen3vl-seeing", record)
+    config = json.loads((folder / "config.json").read_text())
+    config["bos_token_id"] = 7
+    files = []
+    for inner in ({k: v for k, v in config["text_config"].items() if k != "bos_token_id"}, {**config["text_config"], "bos_token_id": None}):
+        (folder / "config.json").write_text(json.dumps({**config, "text_config": inner}))
+        files.append(made(run_weft, folder, out)[1])
+    assert files[0] and files[0] == files[1]
+
+
+def test_the_epsilon_of_mimo(run_weft, tmp_path):
+    folder, out = folders.write(tmp_path / "mimo2", RECORDS["mimo2"]), tmp_path / "out.gguf"
+    for change, expected in (({"layernorm_epsilon": None, "rms_norm_eps": 0.25}, 0.25), ({"layernorm_epsilon": 0.5}, 0.5)):
+        put(folder, lambda c: c.update(change))            # noqa: B023
+        assert keys(run_weft, folder, out)[0]["mimo2.attention.layer_norm_rms_epsilon"] == expected
+
+
+@pytest.mark.parametrize("kind, change", [("cohere2moe", {"prefix_dense_sliding_window_pattern": 4}), ("cohere2", {"sliding_window_pattern": 2})])
+def test_patterns_beside_a_list_of_layers(run_weft, tmp_path, kind, change):
+    """transformers reads the list then."""
+    folder, out = folders.write(tmp_path / kind, RECORDS[kind]), tmp_path / "out.gguf"
+    _, plain = made(run_weft, folder, out)
+    put(folder, lambda c: c.update(change))
+    assert plain and made(run_weft, folder, out) == ("", plain)
+
+
+@pytest.mark.parametrize("kind, text", [("museglimmer", "<|eot|>"), ("dots3", "<|endofassistant|>")])
+@pytest.mark.parametrize("id_", [..., "7", -1])
+def test_tokens_of_an_answer_without_an_id(run_weft, tmp_path, kind, text, id_):
+    """They do not become token 0."""
+    folder = folders.write(tmp_path / kind, RECORDS[kind])
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    added = next((a for a in tokenizer["added_tokens"] if a["content"] == text), None)
+    if not added:
+        tokenizer["added_tokens"].append(added := {"content": text, "special": True})
+    added.pop("id", None)
+    if id_ is not ...:
+        added["id"] = id_
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    error, bytes_ = made(run_weft, folder, tmp_path / "out.gguf")
+    assert f"key '{text}': this token has no id, or one that is not a number" in error and not bytes_
 
 
 @pytest.mark.parametrize("change, expected", [
