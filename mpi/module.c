@@ -82,9 +82,12 @@ static _Noreturn void keep_launcher(int launcher, int from, pid_t parent) {
 // MPICH's processes inherit a socket, whose number MPI keeps: it must not become another file's.
 static bool leave_pmi(void) {
   const char *name = getenv("PMI_FD");
-  int fd = name ? atoi(name) : -1, ends[2], none = open("/dev/null", O_RDWR | O_CLOEXEC);
+  int fd = name ? atoi(name) : -1, none = fd < 0 ? -1 : open("/dev/null", O_RDWR | O_CLOEXEC), ends[2];
   pid_t parent = getpid();
-  if (fd < 0 || none < 0 || pipe2(ends, O_CLOEXEC)) return false;
+  if (none < 0 || pipe2(ends, O_CLOEXEC)) {
+    if (none >= 0) close(none);
+    return false;
+  }
   child = fork();
   if (!child) keep_launcher(fd, ends[0], parent);
   close(ends[0]);

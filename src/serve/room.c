@@ -9,9 +9,9 @@ static bool give_unused(const cache_room *o) {
   return true;
 }
 
-// Of the answers from number `from` on
-static bool yield_last(cache_room *o, size_t from) {
-  for (size_t i = o->live->n; i-- > from;) if (run_yield(o->live->at[i])) return o->crowded = true;
+// Of all but the first one.
+static bool yield_last(cache_room *o) {
+  for (size_t i = o->live->n; i-- > 1;) if (run_yield(o->live->at[i])) return o->crowded = true;
   return false;
 }
 
@@ -20,9 +20,10 @@ int room_make(cache_room *o, size_t i, size_t n, weft_error *err) {
   if (!n) return 0;
   run_settle(u);
   for (bool forgot = false; weft_sequence_reserve(run_held(u)->sequence, n, err);) {
-    if (give_unused(o)) continue;
-    if (!forgot) { weft_forget(o->m); forgot = true; continue; }
-    if (yield_last(o, i + 1)) continue;
+    bool gives = !i || !o->crowded;              // else what is unused would be dropped in each step in vain
+    if (gives && !forgot) { weft_forget(o->m); forgot = true; continue; }
+    if (gives && give_unused(o)) continue;
+    if (!i && yield_last(o)) continue;
     if (!i) return -1;
     run_yield(u);
     o->crowded = true;
@@ -31,6 +32,7 @@ int room_make(cache_room *o, size_t i, size_t n, weft_error *err) {
   return 0;
 }
 
-void room_beside(cache_room *o, size_t n) {
-  while (n && weft_reserve(o->m, n, NULL) && (give_unused(o) || yield_last(o, 0))) continue;
+bool room_beside(cache_room *o, size_t n) {
+  while (n && weft_reserve(o->m, n, NULL)) if (!give_unused(o)) return false;
+  return true;
 }

@@ -278,6 +278,8 @@ size_t run_needs(const run *u, size_t most) {
   return !left ? 1 : left < most ? left : most;
 }
 
+bool run_waits_for_room(const run *u) { return u->lost.n; }
+
 bool run_yield(run *u) {
   held *h = &u->held;
   if (!h->past.n) return false;

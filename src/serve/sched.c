@@ -55,7 +55,7 @@ struct sched {
   weft_draft *draft;
   runs live;                           // in the order in which they began
   helds rest;
-  cache_room room;                     // crowded until an answer ends: of the prompts the first one in `live` goes on
+  cache_room room;                     // of the cache
   spill spill;
   kv_blocks *kv;                       // NULL: off
   masks masks;
@@ -370,9 +370,9 @@ static bool begin_choice(sched *s, request *r) {
   weft_error err;
   held h;
   int slot = r->begun ? -1 : r->slot;
+  size_t shared, source = weft_model_has_source(s->model) ? r->source.n ? r->source.n : r->prompt.n : 0;
+  if (!room_beside(&s->room, source) && s->live.n) return false;
   run *u = run_new(s->model, s->draft, s->o.speculating, r, r->begun++);
-  size_t shared;
-  if (weft_model_has_source(s->model)) room_beside(&s->room, r->source.n ? r->source.n : r->prompt.n);
   bool reads = !run_read_source(u, &err), fits = reads && !find_past(s, r, slot, &h, &shared, &err);
   if (reads && !fits && s->live.n) {
     r->begun--;
@@ -393,7 +393,7 @@ static bool begin_choice(sched *s, request *r) {
 static void begin_choices(sched *s) {
   for (size_t i = 0; i < s->opened.n;) {
     request *r = s->opened.at[i];
-    if (s->live.n >= (size_t)s->o.parallel) return;
+    if (s->live.n >= (size_t)s->o.parallel || s->room.texts_wait) return;
     if (!may_begin_choice(s, r) || masks_busy(&s->masks, r)) { i++; continue; }
     bool last = r->begun + 1 == r->n;
     if (!begin_choice(s, r)) return;
@@ -410,9 +410,9 @@ static run *next_prompt(sched *s) {
   for (size_t i = 0; i < s->live.n; i++) {
     run *u = s->live.at[i];
     if (run_request(u)->cancelled || !run_left(u) || masks_busy(&s->masks, run_request(u))) continue;
+    if (s->room.crowded && i && run_waits_for_room(u)) continue;
     if (!oldest || run_request(u)->arrived < run_request(oldest)->arrived) oldest = u;
     if (!shortest || run_left(u) < run_left(shortest)) shortest = u;
-    if (s->room.crowded) return u;
   }
   if (!oldest) return NULL;
   return s->fed++ % 2 || now_s() - run_request(oldest)->arrived > PATIENCE_S ? oldest : shortest;
@@ -626,10 +626,12 @@ static void step_runs(sched *s) {
 }
 
 static void make_vectors(sched *s) {
+  s->room.texts_wait = false;
   for (size_t i = 0; i < s->texts.n;) {
     vectors *v = s->texts.at[i];
-    room_beside(&s->room, vectors_needs(v));
-    if (vectors_step(v)) { i++; continue; }
+    bool waits = !room_beside(&s->room, vectors_needs(v)) && s->live.n;
+    s->room.texts_wait |= waits;
+    if (waits || vectors_step(v)) { i++; continue; }
     if (weft_model_check(s->model, &s->why)) s->state = SCHED_BROKEN;
     count_timing(s, &v->timing);
     vec_push(&s->ends, v->last);
@@ -812,7 +814,8 @@ static void *lead(void *arg) {
   if (!status && s->o.parallel > weft_model_chunk(s->model)) s->o.parallel = weft_model_chunk(s->model);
   if (!status) status = warm_up(s->model, &s->o, &s->why);
   if (!status) status = open_draft(s, &s->why);
-  s->room = (cache_room){s->model, &s->rest, &s->live, false};
+  s->room = (cache_room){.m = s->model, .rest = &s->rest, .live = &s->live};
+  if (!status) weft_forget(s->model);            // what the warm-up holds
   masks_open(&s->masks);
   if (!status) spill_open(&s->spill, s->o.keep, s->o.keep_bytes, s->o.log, s->model);
   if (!status) s->kv = kv_blocks_new(s->o.kv, weft_vocab_size(weft_model_vocab(s->model)));

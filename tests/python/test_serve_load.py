@@ -189,6 +189,7 @@ def test_more_answers_than_the_cache_holds(weft, weft_env, tinypy, built_tool, s
         alone = [ask(i) for i in range(14)]
         assert s.ask("/v1/embeddings", {"input": [100] * 1000})[0] == 200
         with concurrent.futures.ThreadPoolExecutor(15) as at_once:
-            text = at_once.submit(s.ask, "/v1/embeddings", {"input": [101] * 1000})
+            texts = at_once.submit(s.ask, "/v1/embeddings", {"input": [[101 + i] * 1000 for i in range(8)]})
             assert list(at_once.map(ask, range(14))) == alone
-            assert text.result()[0] == 200
+            assert texts.result()[0] == 200
+            assert list(at_once.map(ask, range(14))) == alone
