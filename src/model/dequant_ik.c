@@ -10,10 +10,6 @@
 static tensor *bit_row(const blocks *b, int64_t at, int64_t count) {
   return AS(b, spread(b, AS(b, field(b, at, count), count, 1), 8, 1, 1), 8 * count);
 }
-// Nibbles of `count` bytes, the low one of each byte first
-static tensor *nibble_row(const blocks *b, int64_t at, int64_t count) {
-  return AS(b, spread(b, AS(b, field(b, at, count), count, 1), 2, 4, 4), 2 * count);
-}
 // `low` with two more bits on top: `count` bytes have four such pairs each
 static tensor *with_pairs(const blocks *b, tensor *low, int64_t at, int64_t count) {
   tensor *high = AS(b, spread(b, AS(b, field(b, at, count), count, 1), 4, 2, 2), 4 * count);
@@ -116,4 +112,15 @@ tensor *expr_iq2_kl(const blocks *b) {
   code = t_op2(g, OP_OR, code, steps(b, DT_U8, 2, 32, false));                   // which of the two
   tensor *scale = less(b, with_pairs(b, AS(b, nibbles(b, 2, 4), 8), 0, 2), 32);
   return scaled_codes(b, row_scale(b, DT_F16), scale, 8, chosen(b, code, 6, values));
+}
+
+tensor *expr_iq2_bn(const blocks *b) {
+  tensor *q = t_op2(b->g, OP_SHR, AS(b, field(b, 0, 16), 1, 16), steps(b, DT_U8, 4, 2, true));
+  return t_mul(b->g, row_scale(b, DT_F32), centred(b, AS(b, op_int(b, OP_AND, q, 3), 64), 1));
+}
+
+// A row begins with its scale and, as an integer, the sum of its codes.
+tensor *expr_q8_kv(const blocks *b) {
+  tensor *d = t_bitcast(b->g, t_slice_i(b->g, b->head, 2, 0, 4), DT_F32);
+  return t_mul(b->g, d, f32(b, t_bitcast(b->g, field(b, 0, 32), DT_I8)));
 }

@@ -1,6 +1,5 @@
 // The building blocks of format expressions: the bytes of blocks as a tensor {rows, block, byte}, and slices, shifts
-// and tables over them. Private to dequant.c (which has the table of expressions), dequant_low.c, dequant_iq.c and
-// dequant_ik.c.
+// and tables over them. Private to dequant.c (which has the table of expressions) and dequant_*.c.
 //
 // Codes and the scales of sub-blocks stay integers up to the last multiplication, which is by a float scale.
 #ifndef WEFT_DEQUANT_IMPL_H
@@ -72,9 +71,18 @@ static inline tensor *spread(const blocks *b, tensor *x, int64_t count, int64_t 
                 (INT64_C(1) << width) - 1);
 }
 
-// d times scales of sub-blocks {rows, n, subs} times codes {rows, n, 256} as small integers
+// Nibbles of `count` bytes, the low one of each byte first
+static inline tensor *nibble_row(const blocks *b, int64_t at, int64_t count) {
+  return AS(b, spread(b, AS(b, field(b, at, count), count, 1), 2, 4, 4), 2 * count);
+}
+
+// d times scales of sub-blocks {rows, n, subs} times codes {rows, n, subs, each} as small integers
+static inline tensor *scaled_subs(const blocks *b, tensor *d, tensor *scale, int64_t subs, tensor *code, int64_t each) {
+  return t_mul(b->g, AS(b, t_mul(b->g, d, f32(b, scale)), subs, 1), f32(b, AS(b, code, subs, each)));
+}
+// Those of blocks of 256 codes
 static inline tensor *scaled_codes(const blocks *b, tensor *d, tensor *scale, int64_t subs, tensor *code) {
-  return t_mul(b->g, AS(b, t_mul(b->g, d, f32(b, scale)), subs, 1), f32(b, AS(b, code, subs, 256 / subs)));
+  return scaled_subs(b, d, scale, subs, code, 256 / subs);
 }
 
 // 2 x + 1
@@ -163,12 +171,16 @@ typedef tensor *expression(const blocks *b);
 expression expr_q2_k, expr_q3_k, expr_q1_0, expr_q2_0, expr_tq1_0, expr_tq2_0;        // dequant_low.c
 // dequant_iq.c
 expression expr_iq1_s, expr_iq1_m, expr_iq2_xxs, expr_iq2_xs, expr_iq2_s, expr_iq3_xxs, expr_iq3_s, expr_iq4_nl,
-  expr_iq4_xs, expr_mxfp4, expr_nvfp4;
+  expr_iq4_xs, expr_mxfp4, expr_nvfp4, expr_iq1_s_r4, expr_iq1_m_r4, expr_iq2_xxs_r4, expr_iq2_xs_r4, expr_iq2_s_r4,
+  expr_iq3_xxs_r4, expr_iq3_s_r4, expr_mxfp4_r8;
 // dequant_ik.c
 expression expr_q6_0, expr_iq2_k, expr_iq3_k, expr_iq4_k, expr_iq5_k, expr_iq6_k, expr_iq2_ks, expr_iq3_ks, expr_iq4_ks,
-  expr_iq4_kss, expr_iq5_ks, expr_iq2_kl;
+  expr_iq4_kss, expr_iq5_ks, expr_iq2_kl, expr_iq2_bn, expr_q8_kv;
+// dequant_kt.c
+expression expr_iq1_kt, expr_iq2_kt, expr_iq3_kt, expr_iq4_kt;
 // dequant_rows.c
 expression expr_q4_0_r8, expr_q5_0_r4, expr_q8_0_r8, expr_q2_k_r4, expr_q3_k_r4, expr_q4_k_r4, expr_q5_k_r4,
   expr_q6_k_r4, expr_iq4_nl_r4, expr_iq4_xs_r8, expr_q6_0_r4, expr_iq2_k_r4, expr_iq3_k_r4, expr_iq4_k_r4,
-  expr_iq5_k_r4, expr_iq4_ks_r4, expr_iq5_ks_r4, expr_q8_k_r8;
+  expr_iq5_k_r4, expr_iq4_ks_r4, expr_iq5_ks_r4, expr_q8_k_r8, expr_q8_k_r16, expr_q8_kv_r8, expr_iq2_bn_r4,
+  expr_bf16_r16;
 #endif

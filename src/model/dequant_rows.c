@@ -1,4 +1,4 @@
-// Formats of ik_llama.cpp whose rows are stored four or eight together (_R4, _R8): those of other files, with four
+// Formats of ik_llama.cpp whose rows are stored 4, 8 or 16 together (_R4, _R8, _R16): those of other files, with four
 // bytes of codes of each row at a time, and codes in another order within 32. See dequant.c.
 //
 // A number of a code's place has the bits (ll, h, lh, i i) in most of them: byte i of four, the low or high half of it,
@@ -73,6 +73,18 @@ tensor *expr_q8_0_r8(const blocks *b) {
 tensor *expr_q8_k_r8(const blocks *b) {
   return t_mul(b->g, f32(b, t_bitcast(b->g, quads(b, 2, 256), DT_I8)), half_at(b, 0));
 }
+// Codes are 128 more.
+tensor *expr_q8_k_r16(const blocks *b) {
+  return t_mul(b->g, half_at(b, 0), f32(b, t_bitcast(b->g, op_int(b, OP_XOR, quads(b, 2, 256), 128), DT_I8)));
+}
+tensor *expr_q8_kv_r8(const blocks *b) {
+  return t_mul(b->g, row_scale(b, DT_F32), f32(b, t_bitcast(b->g, quads(b, 0, 32), DT_I8)));
+}
+tensor *expr_iq2_bn_r4(const blocks *b) {
+  tensor *q = low_bits_of(b, shifted(b, quads(b, 0, 16), 16, 4, 4, 2), 64, 3);
+  return t_mul(b->g, row_scale(b, DT_F32), centred(b, q, 1));
+}
+tensor *expr_bf16_r16(const blocks *b) { return f32(b, t_bitcast(b->g, quads(b, 0, 4), DT_BF16)); }
 tensor *expr_iq4_nl_r4(const blocks *b) { return t_mul(b->g, half_at(b, 0), f32(b, iq4(b, four_of(b, 2, 16)))); }
 
 tensor *expr_iq4_xs_r8(const blocks *b) {

@@ -30,9 +30,10 @@ static const char *const mixtures[] = {
   [27] = "IQ3_M",  [28] = "IQ2_S",  [29] = "IQ2_M",     [30] = "IQ4_XS", [31] = "IQ1_M",   [32] = "BF16",
   [36] = "TQ1_0",  [37] = "TQ2_0",  [38] = "MXFP4_MOE", [39] = "NVFP4",  [40] = "Q1_0",    [41] = "Q2_0",
   // ik_llama.cpp's
-  [135] = "Q6_0",  [138] = "IQ2_K", [139] = "IQ3_K",    [140] = "IQ4_K", [141] = "IQ5_K",  [142] = "IQ6_K",
-  [145] = "IQ4_KS", [146] = "IQ3_KL", [147] = "IQ2_KS", [148] = "IQ4_KSS", [150] = "IQ5_KS", [154] = "IQ3_KS",
-  [155] = "IQ2_KL",
+  [135] = "Q6_0",  [137] = "IQ2_BN", [138] = "IQ2_K", [139] = "IQ3_K", [140] = "IQ4_K", [141] = "IQ5_K",
+  [142] = "IQ6_K", [145] = "IQ4_KS", [146] = "IQ3_KL", [147] = "IQ2_KS", [148] = "IQ4_KSS", [149] = "Q8_KV",
+  [150] = "IQ5_KS", [151] = "IQ2_KT", [152] = "IQ3_KT", [153] = "IQ4_KT", [154] = "IQ3_KS", [155] = "IQ2_KL",
+  [156] = "IQ1_KT",
 };
 
 const char *format_recipe_name(uint32_t file_type) { return file_type < COUNT(mixtures) ? mixtures[file_type] : NULL; }

@@ -4,7 +4,8 @@
 // there.
 //
 // Invariant: ids and block layouts are those of ggml (from 133 on: of ik_llama.cpp, which has its own types there), so
-// a row never changes once files of that type exist.
+// a row never changes once files of that type exist. A block of BF16_R16 is two of ik_llama.cpp's, since rows lie
+// two numbers at a time.
 #ifndef WEFT_FORMAT_H
 #define WEFT_FORMAT_H
 #include "base/base.h"
@@ -47,6 +48,7 @@
   F(41, Q1_0,    128,  18, 0, 1, true) \
   F(42, Q2_0,     64,  18, 0, 1, true) \
   F(133, Q6_0,    32,  26, 0, 1, true) \
+  F(135, IQ2_BN,  64,  16, 4, 1, true) \
   F(137, IQ2_K,  256,  76, 0, 1, true) \
   F(138, IQ3_K,  256, 110, 0, 1, true) \
   F(139, IQ4_K,  256, 144, 0, 1, true) \
@@ -55,9 +57,14 @@
   F(144, IQ4_KS, 256, 136, 4, 1, true) \
   F(145, IQ2_KS, 256,  70, 2, 1, true) \
   F(146, IQ4_KSS, 256, 128, 4, 1, true) \
+  F(151, Q8_KV,   32,  32, 8, 1, true) \
   F(152, IQ5_KS, 256, 168, 4, 1, true) \
+  F(153, IQ2_KT, 256,  68, 4, 1, true) \
+  F(154, IQ3_KT, 256, 100, 4, 1, true) \
+  F(155, IQ4_KT, 256, 128, 4, 1, true) \
   F(156, IQ3_KS, 256, 102, 2, 1, true) \
   F(157, IQ2_KL, 256,  86, 2, 1, true) \
+  F(158, IQ1_KT, 256,  56, 4, 1, true) \
   F(202, Q4_0_R8, 32, 18, 0, 8, true) \
   F(206, Q5_0_R4, 32, 22, 0, 4, true) \
   F(208, Q8_0_R8, 32, 34, 0, 8, true) \
@@ -66,15 +73,27 @@
   F(212, Q4_K_R4, 256, 144, 0, 4, true) \
   F(213, Q5_K_R4, 256, 176, 0, 4, true) \
   F(214, Q6_K_R4, 256, 210, 0, 4, true) \
+  F(216, IQ2_XXS_R4, 256, 66, 0, 4, true) \
+  F(217, IQ2_XS_R4, 256, 74, 0, 4, true) \
+  F(218, IQ3_XXS_R4, 256, 98, 0, 4, true) \
+  F(219, IQ1_S_R4, 32, 6, 2, 4, true) \
   F(220, IQ4_NL_R4, 32, 18, 0, 4, true) \
+  F(221, IQ3_S_R4, 256, 110, 0, 4, true) \
+  F(222, IQ2_S_R4, 256, 82, 0, 4, true) \
   F(223, IQ4_XS_R8, 256, 136, 0, 8, true) \
+  F(229, IQ1_M_R4, 32, 7, 2, 4, true) \
+  F(230, BF16_R16, 2, 4, 0, 16, true) \
   F(233, Q6_0_R4, 32, 26, 0, 4, true) \
+  F(335, IQ2_BN_R4, 64, 16, 4, 4, true) \
   F(337, IQ2_K_R4, 256, 76, 0, 4, true) \
   F(338, IQ3_K_R4, 256, 110, 0, 4, true) \
   F(339, IQ4_K_R4, 256, 144, 0, 4, true) \
   F(340, IQ5_K_R4, 256, 176, 0, 4, true) \
   F(344, IQ4_KS_R4, 256, 136, 4, 4, true) \
   F(352, IQ5_KS_R4, 256, 168, 4, 4, true) \
+  F(353, MXFP4_R8, 32, 17, 0, 8, true) \
+  F(397, Q8_K_R16, 256, 258, 0, 16, true) \
+  F(398, Q8_KV_R8, 32, 32, 4, 8, true) \
   F(399, Q8_K_R8, 256, 258, 0, 8, true)
 
 // R(id, name): types that ggml has withdrawn; they no longer have a layout.

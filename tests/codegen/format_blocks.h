@@ -16,7 +16,7 @@ static inline int64_t format_bytes(const struct format *f, int64_t rows, int64_t
 static inline void format_head(const struct format *f, unsigned char *p, uint64_t *seed) {
   for (uint32_t i = 0; i < f->rows; i++, p += f->head) {
     if (f->head == 2) p[1] = (unsigned char)(0x14 + format_random(seed) % 8);
-    if (f->head == 4) p[3] = 0x3a, p[2] &= 0x7f;
+    if (f->head >= 4) p[3] = 0x3a, p[2] &= 0x7f;
   }
 }
 
@@ -37,6 +37,8 @@ static inline void format_blocks(const struct format *f, unsigned char *p, int64
     {FORMAT_Q3_K_R4, {1, 1}},   {FORMAT_Q4_K_R4, {1, 3}},  {FORMAT_Q5_K_R4, {1, 3}}, {FORMAT_Q6_K_R4, {1, 1}},
     {FORMAT_IQ4_NL_R4, {1, 1}}, {FORMAT_IQ4_XS_R8, {1, 1}}, {FORMAT_Q6_0_R4, {1, 1}}, {FORMAT_IQ2_K_R4, {1, 1}},
     {FORMAT_IQ3_K_R4, {1, 1}},  {FORMAT_IQ4_K_R4, {1, 1}}, {FORMAT_IQ5_K_R4, {1, 1}}, {FORMAT_Q8_K_R8, {1, 1}},
+    {FORMAT_IQ2_XXS_R4, {1, 1}}, {FORMAT_IQ2_XS_R4, {1, 1}}, {FORMAT_IQ2_S_R4, {1, 1}}, {FORMAT_IQ3_XXS_R4, {1, 1}},
+    {FORMAT_IQ3_S_R4, {1, 1}}, {FORMAT_MXFP4_R8, {0, 0}}, {FORMAT_BF16_R16, {1, 3}}, {FORMAT_Q8_K_R16, {1, 1}},
   };
   size_t which = 0;
   while (which < COUNT(scales) && scales[which].id != f->id) which++;
@@ -50,9 +52,10 @@ static inline void format_blocks(const struct format *f, unsigned char *p, int64
     for (int64_t i = 0; i < n * together && which < COUNT(scales); i++)
       for (int j = 0; j < (f->id == FORMAT_NVFP4 ? 4 : 2); j++) {
         int64_t at = j < 2 ? scales[which].high[j] : j, k = i % together;
-        if (together > 1) at = (at / 2 * together + k) * 2 + 1;
+        bool small = f->id == FORMAT_MXFP4 || f->id == FORMAT_MXFP4_R8;
+        if (together > 1) at = small ? k : (at / 2 * together + k) * 2 + 1;
         p[together * f->head + i / together * together * f->bytes + at] =
-          (unsigned char)((f->id == FORMAT_MXFP4 ? 0x78 : 0x24) + format_random(seed) % 8);
+          (unsigned char)((small ? 0x78 : f->id == FORMAT_BF16_R16 ? 0x38 : 0x24) + format_random(seed) % 8);
       }
   }
 }

@@ -114,10 +114,12 @@ static void dots_on(const kt_backend *b) {
   for (uint32_t id = 0; id < FORMAT_IDS; id++) {
     const struct format *f = format_by_id(id);
     // kernels with large code books take LLVM seconds: one stands for them, the interpreter has all
-    bool book = !strncmp(f ? f->name : "", "IQ", 2) && f->name[2] < '4' && id != FORMAT_IQ2_XXS && id < FORMAT_Q6_0;
+    bool book = !strncmp(f ? f->name : "", "IQ", 2) && f->name[2] < '4' && id != FORMAT_IQ2_XXS;
+    bool left = book && (id < FORMAT_Q6_0 ? b->way == KT_LLVM
+                                          : b->way != KT_REF && id > FORMAT_Q4_0_R8 && id < FORMAT_Q6_0_R4);
     // Mesa's compiler takes a second for each
     bool known = b->way != KT_VK || id == FORMAT_Q4_0 || id == FORMAT_Q8_0 || id == FORMAT_Q4_K || id == FORMAT_Q6_K;
-    if (!f || !f->computes || f->block == 1 || (book && b->way == KT_LLVM) || !known) continue;
+    if (!f || !f->computes || f->block <= 2 || left || !known) continue;
     weights_of(f, w);
     float *few = check_dot(f, b, x, TOKENS, w), *one = check_dot(f, b, x, 1, w),
           *many = check_dot(f, b, x, MOST_TOKENS, w);
@@ -126,7 +128,7 @@ static void dots_on(const kt_backend *b) {
     free(few); free(one); free(many);
     done++;
   }
-  assert_true(done >= (b->way == KT_VK ? 4 : b->way == KT_LLVM ? 47 : 53));
+  assert_true(done >= (b->way == KT_VK ? 4 : b->way == KT_LLVM ? 57 : b->way == KT_REF ? 70 : 63));
 }
 
 static void dots_on_cpu(const char *name, enum kt_way way, const char *cpu) {

@@ -369,7 +369,7 @@ static void test_formats(void **state) {
     }
     gone += format_removed_name(id) != NULL;
   }
-  assert_int_equal(known, 65);
+  assert_int_equal(known, 83);
   assert_int_equal(gone, 8);
   assert_null(format_by_id(UINT32_MAX));
   assert_null(format_removed_name(UINT32_MAX));

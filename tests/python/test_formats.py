@@ -25,6 +25,8 @@ SCALES = {
     "IQ1_S": [0], "IQ1_M": ["split"], "IQ2_XXS": [0], "IQ2_XS": [0], "IQ2_S": [0], "IQ3_XXS": [0], "IQ3_S": [0], "IQ4_NL": [0], "IQ4_XS": [0], "MXFP4": ["1"], "NVFP4": ["4"],
 }
 IK = json.loads((Path(__file__).resolve().parent.parent / "records" / "formats" / "ik_llama.cpp.json").read_text())
+# Of 64 rows: those whose blocks are small
+MORE_BLOCKS = {"IQ1_S_R4": 104, "IQ1_M_R4": 104, "MXFP4_R8": 40, "BF16_R16": 512, "Q8_K_R16": 70}
 EDGES = [0x0000, 0x8000, 0x0001, 0x8001, 0x03ff, 0x0400, 0x3c00, 0xbc00, 0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7e00, 0xfe00, 0x7c01]
 WAYS = {
     "optimised": {},
@@ -68,7 +70,7 @@ def blocks_of(name, size, n_blocks):
         return int(rng.integers(0x2000, 0x3000))
 
     at = 2
-    if places and places[0] in ("1", "4"):                           # all values of the bytes
+    if places and places[0] in ("1", "4", "8"):                         # all values of the bytes
         count = int(places[0])
         for i in range(0, 256 if n_blocks >= 256 + at else 64, count):
             raw[at, :count] = range(i, i + count)
@@ -90,14 +92,14 @@ def blocks_of(name, size, n_blocks):
 def ik_rows(name, rows, n):
     """Rows of n blocks in a format of ik_llama.cpp: uint8 (rows / together, bytes).  Heads are scales of ordinary size, and the first ones have edges."""
     _, _, size, head, together = ik_formats.SIZES[name]
-    raw = blocks_of(name, size * together, rows // together * n if rows // together * n >= 128 else 128)[-(rows // together * n):]
+    count, least = rows // together * n, 128 if together < 16 else 256              # which edges need
+    raw = blocks_of(name, size * together, max(count, least))[-count:]
     rng = np.random.default_rng(head)
     scales = (rng.standard_normal(rows) * 1e-3).astype(np.float16 if head == 2 else np.float32)
     edges = np.array([1e-7, 0, 6e4, np.inf, np.nan, -0.0] if head == 2 else [1e-40, 0, 1e30, np.inf, np.nan, -0.0], scales.dtype)
     if rows > 16:
         scales[:len(edges)] = edges
-    heads = scales.view(np.uint8).reshape(rows // together, -1) if head else np.zeros((rows // together, 0), np.uint8)
-    return np.concatenate([heads, raw.reshape(rows // together, -1)], 1)
+    return np.concatenate([ik_formats.heads_of(scales, head).reshape(rows // together, -1), raw.reshape(rows // together, -1)], 1)
 
 
 def run(tool, env, name, rows, cols, raw):
@@ -132,6 +134,8 @@ def same_bits(name, way, got, want, block):
 
 def sizes(name, block):
     """Rows and columns, in blocks: enough for every entry of a code book to occur."""
+    if name in MORE_BLOCKS:
+        return 64, MORE_BLOCKS[name]
     return (96, 700) if block == 1 else (64, 13) if name.startswith("IQ") or name == "MXFP4" else (64, 3)
 
 

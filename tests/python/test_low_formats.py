@@ -21,7 +21,9 @@ LAYERS = 3
 HALVES = {"Q2_K": [81, 83], "Q3_K": [109], "TQ1_0": [53], "TQ2_0": [65], "IQ1_S": [1], "IQ1_M": [55], "IQ2_XXS": [1], "IQ2_XS": [1], "IQ2_S": [1],
           "IQ3_XXS": [1], "IQ3_S": [1], "IQ4_NL": [1], "IQ4_XS": [1]}
 BYTES = {"MXFP4": (1, 120, 124), "NVFP4": (4, 48, 72)}
-FORMATS = {"llama.cpp": [*HALVES, *BYTES], "ik_llama.cpp": [name for name in ik_formats.SIZES if name not in ik_formats.FIELDS], "its rows together": list(ik_formats.FIELDS)}
+TOGETHER = list(ik_formats.FIELDS)
+FORMATS = {"llama.cpp": [*HALVES, *BYTES], "ik_llama.cpp": [name for name in ik_formats.SIZES if name not in ik_formats.FIELDS], "its rows together": TOGETHER[::2],
+           "its other rows together": TOGETHER[1::2]}
 
 
 def matrix(rng, name, rows, columns):

@@ -80,7 +80,7 @@ static bool looks_up(const struct format *f) { return !strncmp(f->name, "IQ", 2)
 
 static const struct format *quantised(uint32_t id) {
   const struct format *f = format_by_id(id);
-  return f && f->computes && f->block > 1 ? f : NULL;
+  return f && f->computes && f->block > 2 ? f : NULL;              // BF16_R16 has blocks of two
 }
 
 // One layout for one token and for many, as large as the weight.
@@ -104,7 +104,7 @@ static void test_one_layout(void **state) {
     kt_finish(&one); kt_finish(&many);
   }
   print_message("%d formats\n", done);
-  assert_true(done >= 22);
+  assert_true(done >= 72);
 }
 
 // Within an iteration of a loop, a program reads each vector of rows, of `vector` bytes in its stream, from the
@@ -195,8 +195,8 @@ static void check_bytes(const char *name, const layout *l, int64_t n) {
     for (int64_t i = 0; i < n; i++) raw[i] = (unsigned char)(i >> 8 * k);
     fill_with(l, &ref, raw, out + k * n);
   }
-  assert_int_equal(l->bytes, n);
-  for (int64_t i = 0; i < n; i++) {
+  assert_int_equal(l->bytes, strcmp(name, "Q8_KV") ? n : n - 4 * ROWS);     // its sums of rows are not read
+  for (int64_t i = 0; i < l->bytes; i++) {
     int64_t at = out[i] | out[i + n] << 8 | out[i + 2 * n] << 16;
     if (at >= n) fail_msg("%s: byte %lld of the copy is not from the weight", name, (long long)i);
     if (found[at]++) fail_msg("%s: byte %lld of the weight is there twice", name, (long long)at);

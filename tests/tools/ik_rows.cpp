@@ -28,6 +28,42 @@ static void iq6_k(const block_iq6_k *x, float *y, int64_t n) {
   }
 }
 
+// By the scale of the row, which its products use and its dequantize_row_iq2_bn leaves out.
+static void iq2_bn(const unsigned char *row, float *y, int64_t n) {
+  float d;
+  memcpy(&d, row, sizeof d);
+  dequantize_row_iq2_bn((const block_iq2_bn *)(row + sizeof d), y, n);
+  for (int64_t i = 0; i < n; i++) y[i] *= d;
+}
+
+// Its function takes eight times the blocks that there are, so that only row 0 of the first one is what it should be.
+static void mxfp4_r8(const unsigned char *rows, float *y, int64_t n) {
+  const block_mxfp4_r8 *from = (const block_mxfp4_r8 *)rows;
+  for (int64_t i = 0; i < n / 32; i++) {
+    block_mxfp4_r8 x[8] = {};
+    float made[32 * 15];
+    int64_t row = i % 8, block = i / 8;
+    x[0].e[0] = from[block].e[row];
+    for (int j = 0; j < 4; j++) memcpy(x[0].qs + 32 * j, from[block].qs + 32 * j + 4 * row, 4);
+    dequantize_row_mxfp4_r8(x, made, 256);
+    memcpy(y + row * (n / 8) + 32 * block, made, 32 * sizeof *y);
+  }
+}
+
+// It has a function to BF16_R16 and none from it.
+static bool bf16_r16(const unsigned char *rows, float *y, int64_t n) {
+  std::vector<ggml_bf16_t> plain(n), again(n);
+  const ggml_bf16_t *x = (const ggml_bf16_t *)rows;
+  int64_t columns = n / 16;
+  for (int64_t i = 0; i < n; i++) plain[i / 2 % 16 * columns + i / 32 * 2 + i % 2] = x[i];
+  repack_bf16_bf16_r16(plain.data(), again.data(), 16, columns);
+  for (int64_t i = 0; i < n; i++) {
+    uint32_t bits = (uint32_t)plain[i].bits << 16;
+    memcpy(&y[i], &bits, sizeof bits);
+  }
+  return !memcmp(again.data(), rows, 2 * n);
+}
+
 int main(int argc, char **argv) {
   if (argc != 5) return 1;
   for (int i = 0; i < 1 << 16; i++) ggml_table_f32_f16[i] = _cvtsh_ss((unsigned short)i);
@@ -46,6 +82,16 @@ int main(int argc, char **argv) {
     ROWS(Q5_K_R4, q5_k_r4) ROWS(Q6_K_R4, q6_k_r4) ROWS(IQ4_NL_R4, iq4_nl_r4) ROWS(IQ4_XS_R8, iq4_xs_r8)
     ROWS(Q6_0_R4, q6_0_r4) ROWS(IQ2_K_R4, iq2_k_r4) ROWS(IQ3_K_R4, iq3_k_r4) ROWS(IQ4_K_R4, iq4_k_r4)
     ROWS(IQ5_K_R4, iq5_k_r4) ROWS(IQ4_KS_R4, iq4_ks_r4) ROWS(IQ5_KS_R4, iq5_ks_r4) ROWS(Q8_K_R8, q8_k_r8)
+    ROWS(IQ2_XXS_R4, iq2_xxs_r4) ROWS(IQ2_XS_R4, iq2_xs_r4) ROWS(IQ2_S_R4, iq2_s_r4) ROWS(IQ3_XXS_R4, iq3_xxs_r4)
+    ROWS(IQ3_S_R4, iq3_s_r4) ROWS(IQ1_S_R4, iq1_s_r4) ROWS(IQ1_M_R4, iq1_m_r4) ROWS(Q8_K_R16, q8_k_r16)
+    ROWS(IQ1_KT, iq1_kt) ROWS(IQ2_KT, iq2_kt) ROWS(IQ3_KT, iq3_kt) ROWS(IQ4_KT, iq4_kt)
+    if (!strcmp(argv[1], "MXFP4_R8")) mxfp4_r8(in.data(), out.data(), (int64_t)n);
+    if (!strcmp(argv[1], "IQ2_BN")) iq2_bn(in.data(), out.data(), (int64_t)n);
+    if (!strcmp(argv[1], "IQ2_BN_R4"))
+      dequantize_row_iq2_bn_r4((const block_iq2_bn *)in.data(), out.data(), (int64_t)n);
+    if (!strcmp(argv[1], "Q8_KV")) dequantize_row_q8_KV(in.data(), out.data(), (int64_t)n);
+    if (!strcmp(argv[1], "Q8_KV_R8")) dequantize_row_q8_KV_r8(in.data(), out.data(), (int64_t)n);
+    if (!strcmp(argv[1], "BF16_R16") && !bf16_r16(in.data(), out.data(), (int64_t)n)) return 1;
     if (!strcmp(argv[1], "IQ6_K")) iq6_k((const block_iq6_k *)in.data(), out.data(), (int64_t)n);
     fwrite(out.data(), sizeof(float), n, stdout);
   }
