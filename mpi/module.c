@@ -1,8 +1,8 @@
 // The functions of MPI that Weft calls, behind one table: see device/mpi_module.h.
 //
 // A thread of each process sends a byte to the next process in a ring, each second, whatever the process computes. If
-// nothing comes from the process before, it has stopped or its machine is gone: all processes end. (A launcher notices
-// processes that die, not those that hang.)
+// nothing comes from the process before, it has stopped or its machine is gone: all processes end, as they do if the
+// launcher, the parent of each, is gone. (A launcher notices processes that die, not those that hang.)
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -158,6 +158,7 @@ enum { TICK_NS = 100000000, BEAT = 10, SILENCE = 60 /* ticks */ };
 typedef struct ring {
   MPI_Comm comm;                           // MPI_COMM_NULL: no ring, since MPI allows no second thread
   int rank, n;
+  pid_t launcher;                          // the parent
   pthread_t thread;
   atomic_bool leaves;
 } ring;
@@ -177,6 +178,11 @@ static void end_silent(const ring *r) {
   end_all(1);
 }
 
+static void end_orphan(void) {
+  fprintf(stderr, "weft: error: the launcher of MPI is gone; all processes end\n");
+  end_all(1);
+}
+
 // Until this process leaves and the process before has said that it leaves. A pause of all processes (a machine that
 // sleeps) is no silence: each counts its own ticks.
 static void *beat(void *ctx) {
@@ -188,6 +194,7 @@ static void *beat(void *ctx) {
   for (long tick = 0; !came || !sent || !gone; tick++) {
     MPI_Test(&out, &gone, MPI_STATUS_IGNORE);
     bool leaves = atomic_load(&r->leaves);
+    if (getppid() != r->launcher) end_orphan();
     if (gone && !sent && (leaves || tick % BEAT == 0)) {
       sent = leaves;
       MPI_Isend(&sent, 1, MPI_BYTE, to, 0, r->comm, &out);
@@ -209,6 +216,7 @@ static int begin_ring(int rank, int n) {
   int r = MPI_Comm_dup(MPI_COMM_WORLD, &all.comm);
   if (r) return r;
   all.rank = rank;
+  all.launcher = getppid();
   all.n = n;
   sigfillset(&every);
   pthread_sigmask(SIG_BLOCK, &every, &before);           // signals are for the program's own threads

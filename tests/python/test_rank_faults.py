@@ -131,6 +131,20 @@ def test_a_process_that_fails(serve, answers, fault):
             assert status == 1 and f"process {rank} does not answer" in said, said
 
 
+@pytest.mark.parametrize("kind", [RankServer, MpichServer])
+def test_a_launcher_that_dies(serve, kind):
+    """It cannot end its processes any more; they end by themselves."""
+    s = serve(kind).ready()
+    try:
+        s.process.kill()
+        until(lambda: not any(map(runs, s.ranks.values())), LIMIT_S)
+    finally:
+        for p in s.ranks.values():
+            if runs(p):
+                os.kill(p, signal.SIGKILL)
+        s.process.wait()
+
+
 def test_filters_of_calls(serve, sanitized):
     """Every process has one while it serves, and so has the one beside it that compiles."""
     if sanitized:
