@@ -105,8 +105,9 @@ int weft_store_save(weft_store *s, const weft_sequence *q, const int32_t *ids, w
 /* Reserves memory for n more tokens, so that a step will not fail for lack of it. -1: not enough; err has the numbers.
  */
 int weft_sequence_reserve(weft_sequence *q, size_t n, weft_error *err);
-/* The same for evaluations without a sequence (weft_decode, weft_embed ...) of n tokens from position 0 on, which
- * replace what the KV cache of those holds. weft_forget: gives its memory back; the next one begins at position 0. */
+/* Reserves memory for evaluations without a sequence (weft_decode, weft_embed ...) of n tokens from position 0 on,
+ * which replace what the KV cache of those holds. weft_forget: gives its memory back; the next one begins at position
+ * 0. */
 int weft_reserve(weft_model *m, size_t n, weft_error *err);
 void weft_forget(weft_model *m);
 typedef struct weft_tokens {

@@ -9,7 +9,8 @@
 // encoder without a model's name is used only if there is one model.
 enum encoder_search { ENCODER_OF_ONE, ENCODER_OF_MANY };
 // repo: as for store_is_encoder_of (store.h). path: empty if no encoder fits. other: an encoder that would fit, but is
-// another repository's; empty if there is none. Returns how many files called *mmproj*.gguf are in the model's folder.
+// another repository's; empty if it does not exist. Returns how many files called *mmproj*.gguf are in the model's
+// folder.
 struct encoder_wanted { const char *model, *repo; enum encoder_search how; };
 size_t encoder_find(const struct encoder_wanted *w, str *path, str *other);
 // What is to be said of such an encoder.

@@ -78,7 +78,7 @@ struct serve_args {
   struct texts keys, hosts, origins, media_hosts;
   struct texts encoders;     // encoders found for settings.models; "": none
   struct texts repos;        // pull_repo of settings.models; NULL: not by name
-  struct texts warned;       // models of which it was said that the encoder is another repository's
+  struct texts warned;       // models whose encoder was said to be another repository's
 };
 
 struct loadtest_args { const char *url, *model, *key, *html; int64_t clients, requests, prompt, tokens; bool json; };

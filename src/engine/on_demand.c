@@ -56,7 +56,7 @@ static sizes sizes_of(const gguf *file) {
   return out;
 }
 
-// Bytes of experts that a token reads, of so many.
+// Bytes that a token reads of experts with `all` bytes.
 static double expert_bytes_of_token(const model *m, double all) {
   enum { TOKENS = 1000 };
   int64_t tokens = model_tokens_by_expert(m, TOKENS);

@@ -374,7 +374,7 @@ static int prepare_hy_v4(hf *h, error *err) {
   return hf_read_dense_layers(h, err);
 }
 
-// The limit of experts' gates is that of each layer; 0 is none.
+// The limit of experts' gates is that of each layer; 0: no limit.
 static int hy_v4_more(hf *h, error *err) {
   double limit = 0;
   bool found;

@@ -80,6 +80,6 @@ typedef struct vectors {
   struct timing timing;
   event *last;
 } vectors;
-size_t vectors_needs(const vectors *v);        // tokens of the next text; 0: there is none
+size_t vectors_needs(const vectors *v);        // tokens of the next text; 0: no text is left
 bool vectors_step(vectors *v);         // false: it has ended
 #endif

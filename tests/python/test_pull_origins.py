@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from registry import Registry
 from serving import Server, until
-from test_pull_folder import files_of, written
+from test_pull_folder import files_of, pull, store, written  # noqa: F401
 
 ASK = ["-p", "def f(", "-n", "2", "--temp", "0"]
 
@@ -19,18 +19,6 @@ def registry():
     r = Registry({})
     yield r
     r.close()
-
-
-@pytest.fixture
-def store(tmp_path):
-    return tmp_path / "models"
-
-
-@pytest.fixture
-def pull(run_weft, registry, store):
-    def run(*args, **more):
-        return run_weft(args, env={"HF_ENDPOINT": registry.url, "LLAMA_CACHE": store, "HF_TOKEN": None, **more.pop("env", {})}, **more)
-    return run
 
 
 # ---- encoders ---------------------------------------------------------------------------------------------------------------------
