@@ -122,6 +122,8 @@ def refuses(port):
     try:
         socket.create_connection(("127.0.0.1", port), timeout=60).close()
         return False
+    except ConnectionResetError:                                    # established just before the server closed its socket
+        return False
     except ConnectionRefusedError:
         return True
 
