@@ -308,6 +308,28 @@ static int add_full(hf *h, const char *to, const char *key, error *err) {
   return 0;
 }
 
+// Adds a table of integers of 64 bits as one of 32 bits.
+static int add_small_integers(hf *h, const hf_source *s, const char *to, error *err) {
+  size_t n = (size_t)(s->end - s->begin) / sizeof(int64_t);
+  if (strcmp(s->dtype, "I64") || s->n_dims > GGUF_MAX_DIMS || !n)
+    return hf_fail(h, file_of(h, s), s->name, err, "is no table of integers of 64 bits");
+  hf_source *small = ARENA_ARRAY(h->arena, hf_source, 1);
+  int32_t *all = ARENA_ARRAY(h->arena, int32_t, n);
+  for (size_t i = 0; i < n; i++) {
+    int64_t v;
+    memcpy(&v, s->data + i * sizeof v, sizeof v);
+    if (v < INT32_MIN || v > INT32_MAX)
+      return hf_fail(h, file_of(h, s), s->name, err, "number %zu, %" PRId64 ", is not of 32 bits", i, v);
+    all[i] = (int32_t)v;
+  }
+  *small = *s;
+  small->format = format_by_id(FORMAT_I32);
+  small->data = (const unsigned char *)all;
+  if (made_before(h, to)) return is_made_twice(h, s, to, err);
+  new_made(h, to, small);
+  return 0;
+}
+
 static bool is_changed(const hf_made *m) { return m->plus != 0 || m->minus_exp || m->times; }
 
 static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *to, uint32_t expert, error *err) {
@@ -317,6 +339,7 @@ static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *
                    gguf_quote(quoted, sizeof quoted, to, strlen(to)));
   if ((r->op & HF_OP_MASK) == HF_FULL) return add_full(h, to, r->heads, err);
   if ((r->op & HF_OP_MASK) == HF_KEY_INTEGERS) return add_integers(h, s, to, err);
+  if ((r->op & HF_OP_MASK) == HF_INTEGERS) return add_small_integers(h, s, to, err);
   if (!s->format) return hf_fail(h, file_of(h, s), s->name, err, "tensors of %s are not read", s->dtype);
   if (s->n_dims > GGUF_MAX_DIMS || s->begin == s->end)
     return hf_fail(h, file_of(h, s), s->name, err, "%u axes, or none of its elements: not a tensor of a model",
@@ -365,12 +388,15 @@ static void put_part_factors(hf *h, const hf_made *m, const char *end, bool of_i
   if (!one) hf_add_values(h, arena_printf(h->arena, "%.*s%s", n, m->t.name, end), v, (int64_t)m->n_parts);
 }
 
-// Moves tensors that stay in blocks to the front, each with its factors.
+static bool is_of_integers(const hf_made *m) { return m->t.from->id == FORMAT_I32; }
+
+// Moves integers and tensors that stay in blocks to the front, the latter each with its factors.
 static void put_blocks_first(hf *h) {
   VEC(hf_made) all = {0};
   if (!h->blocks) return;
   for (size_t i = 0; i < h->made.n; i++) vec_push(&all, h->made.at[i]);
   h->made.n = 0;
+  for (size_t i = 0; i < all.n; i++) if (is_of_integers(&all.at[i])) vec_push(&h->made, all.at[i]);
   for (size_t i = 0; i < all.n; i++) {
     const hf_made *m = &all.at[i];
     if (m->t.from->block == 1) continue;
@@ -379,7 +405,8 @@ static void put_blocks_first(hf *h) {
     put_part_factors(h, m, ".scale", false);
     put_part_factors(h, m, ".input_scale", true);
   }
-  for (size_t i = 0; i < all.n; i++) if (all.at[i].t.from->block == 1) vec_push(&h->made, all.at[i]);
+  for (size_t i = 0; i < all.n; i++)
+    if (all.at[i].t.from->block == 1 && !is_of_integers(&all.at[i])) vec_push(&h->made, all.at[i]);
   vec_free(&all);
 }
 
@@ -390,15 +417,17 @@ static bool stays_f32(const hf *h, const hf_tensor *t) {
   static const char *const ends[] = {"_norm.weight", "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight",
                                      "ssm_conv1d.weight", "ssm_conv1d_q.weight", "ssm_conv1d_k.weight",
                                      "ssm_conv1d_v.weight", "shortconv.conv.weight", "indexer.proj.weight",
-                                     "altup_correct_coef.weight", "altup_predict_coef.weight",
-                                     "hc_attn_fn.weight", "hc_ffn_fn.weight", "indexer_compressor_ape.weight",
-                                     "indexer_compressor_gate.weight"};
+                                     "altup_correct_coef.weight", "altup_predict_coef.weight"},
+                    *const streams[] = {"hc_attn_fn.weight", "hc_ffn_fn.weight", "indexer_compressor_ape.weight",
+                                        "indexer_compressor_gate.weight"};
   bool adapter = hf_ends_in(t->name, ".lora_a") || hf_ends_in(t->name, ".lora_b");
   if (t->n_dims < 2 || (!adapter && !hf_ends_in(t->name, ".weight"))) return true;
   if (h->f32_head && !strcmp(t->name, "output.weight")) return true;
   if (h->class->f32 && !*h->class->f32) return false;
   if (h->class->f32 && strstr(t->name, h->class->f32)) return true;
   for (size_t i = 0; i < COUNT(ends); i++) if (hf_ends_in(t->name, ends[i])) return true;
+  for (size_t i = 0; i < COUNT(streams) && !h->class->as_stored; i++)
+    if (hf_ends_in(t->name, streams[i])) return true;
   return !strcmp(t->name, "position_embd.weight") || !strcmp(t->name, "token_types.weight");
 }
 
@@ -420,14 +449,22 @@ static void choose_type(hf *h, enum hf_type type) {
   uint32_t id = type == HF_AUTO || type == HF_STORED ? stored_type(h, type == HF_STORED) : named[type];
   h->wish = format_by_id(id);
   h->file_type = id == FORMAT_F32 ? 0 : id == FORMAT_F16 ? 1 : id == FORMAT_BF16 ? 32 : 7;
-  if (h->blocks && id != FORMAT_Q8_0) h->file_type = h->blocks->id == FORMAT_MXFP4 ? 38 : 39;
+  if (h->blocks && (id != FORMAT_Q8_0 || h->class->as_stored)) h->file_type = h->blocks->id == FORMAT_MXFP4 ? 38 : 39;
+}
+
+// Returns whether a tensor has the folder's type in every file.
+static bool keeps_type(const hf *h, const hf_made *m) {
+  uint32_t id = m->t.from->id;
+  if (m->t.from->block > 1 || is_of_integers(m)) return true;
+  return h->class->as_stored && m->t.n_dims > 1 && (id == FORMAT_F32 || id == FORMAT_BF16) && m->n_parts &&
+         !m->parts[0]->scale && !m->parts[0]->packed && !hf_ends_in(m->t.name, "_norm.weight");
 }
 
 static int place_tensors(hf *h, error *err) {
   const struct format *f32 = format_by_id(FORMAT_F32), *f16 = format_by_id(FORMAT_F16);
   for (size_t i = 0; i < h->made.n; i++) {
     hf_tensor *t = &h->made.at[i].t;
-    t->to = t->from->block > 1 ? t->from : stays_f32(h, t) ? f32 : t->ne[0] % h->wish->block ? f16 : h->wish;
+    t->to = keeps_type(h, &h->made.at[i]) ? t->from : stays_f32(h, t) ? f32 : t->ne[0] % h->wish->block ? f16 : h->wish;
     if (gguf_head_tensor(h->head, t->name, t->n_dims, t->ne, t->to, &t->nbytes, err)) return -1;
   }
   return 0;

@@ -2,6 +2,7 @@
 // another order, and no number changes.
 //
 //   MXFP4 (gpt-oss, quant_method "mxfp4"): X_blocks, 16 bytes for 32 weights, and X_scales, a power of two for each
+//   MXFP4 (DeepSeek V4, quant_method "fp8"): X.weight, I8, 16 bytes for 32 weights, and X.scale, F8_E8M0
 //   NVFP4 ("modelopt"): X.weight, X.weight_scale (per 16 weights, F8_E4M3), X.weight_scale_2 (for all), X.input_scale
 //   NVFP4 ("compressed-tensors"): X.weight_packed, X.weight_scale, and _global_scale, the reciprocals of the other two
 //
@@ -54,6 +55,21 @@ static int bind_mxfp4(const hf *h, hf_source *s, error *err) {
   return 0;
 }
 
+// Binds the scales of a matrix of 4-bit weights, if the tensor is such scales.
+static int bind_pairs(hf *h, hf_source *scale, error *err) {
+  hf_source *s = hf_is_e8m0(scale) && hf_ends_in(scale->name, ".scale") ? tensor_beside(h, scale, ".scale", ".weight")
+                                                                       : NULL;
+  if (!s || strcmp(s->dtype, "I8")) return 0;
+  if (s->n_dims != 2 || scale->n_dims != 2 || scale->shape[0] != s->shape[0] || s->shape[1] > INT32_MAX ||
+      s->shape[1] * 2 != scale->shape[1] * OF_MX)
+    return hf_fail(h, file_with_blocks(h, s), s->name, err, "has no scales, or not one for each %d weights", OF_MX);
+  scale->taken = true;
+  s->scale = scale;
+  h->blocks = s->blocks = s->format = format_by_id(FORMAT_MXFP4);
+  s->shape[1] *= 2;
+  return 0;
+}
+
 // Reads a factor of all weights. divides: it is stored as the reciprocal.
 static int read_factor(const hf *h, hf_source *s, bool divides, float *out, error *err) {
   *out = 1;
@@ -93,6 +109,7 @@ int hf_bind_blocks(hf *h, error *err) {
     hf_source *s = &h->sources.at[i];
     if (h->method == HF_MXFP4 && hf_ends_in(s->name, "_blocks") && bind_mxfp4(h, s, err)) return -1;
     if (of_two && hf_ends_in(s->name, end) && !strcmp(s->dtype, "U8") && bind_nvfp4(h, s, end, err)) return -1;
+    if (h->method == HF_FP8 && bind_pairs(h, s, err)) return -1;
     if (s->blocks) h->blocks = s->blocks;
   }
   for (size_t i = 0; h->method && i < h->sources.n; i++)

@@ -548,7 +548,8 @@ static const hf_class plain_classes[] = {
 };
 static const hf_class *const tables[] = {
   plain_classes,   hf_classes_qwen,  hf_classes_moe,       hf_classes_gemma, hf_classes_masked,   hf_classes_t5,
-  hf_classes_more, hf_classes_norms, hf_classes_recurrent, hf_classes_delta, hf_classes_encoders, hf_classes_windows};
+  hf_classes_more, hf_classes_norms, hf_classes_recurrent, hf_classes_delta, hf_classes_encoders, hf_classes_windows,
+  hf_classes_mixtures};
 
 // ---- the class of a folder ------------------------------------------------------------------------------------------
 
@@ -622,7 +623,7 @@ static const hf_class *with_relatives(const hf *h, const hf_class *row) {
     TAKE(rules), TAKE(more);
     TAKE(musts), TAKE(f32), TAKE(vocab), TAKE(bare), TAKE(head_dim), TAKE(own_scaling), TAKE(own_log_weight),
       TAKE(seeing);
-    TAKE(alone), TAKE(further), TAKE(no_mtp);
+    TAKE(alone), TAKE(further), TAKE(no_mtp), TAKE(as_stored);
     if (out->rotated == 0) out->rotated = row->rotated;
   }
   return out;
@@ -708,18 +709,19 @@ static int count_further(hf *h, uint32_t layers, error *err) {
 
 // Sets the function of the expert scores, if config.json names it.
 static int put_gating(hf *h, error *err) {
-  static const char *const kinds[] = {"softmax", "sigmoid"};
+  // by GGUF's numbers, from 1 on
+  static const char *const kinds[] = {"softmax", "sigmoid", NULL, "sqrtsoftplus"};
   const char *name = NULL;
   const json_t *v = hf_value(
     h, "score_function scoring_func score_func moe_router_activation moe_router_activation_func expert_selection_fn",
     &name);
   if (!v) return 0;
   for (uint32_t i = 0; i < COUNT(kinds); i++) {
-    if (!json_is_string(v) || strcmp(json_string_value(v), kinds[i])) continue;
+    if (!kinds[i] || !json_is_string(v) || strcmp(json_string_value(v), kinds[i])) continue;
     gguf_head_u32(h->head, hf_arch_key(h, "expert_gating_func"), i + 1);
     return 0;
   }
-  return hf_fail(h, config_name, name, err, "is neither softmax nor sigmoid");
+  return hf_fail(h, config_name, name, err, "is neither softmax, sigmoid nor sqrtsoftplus");
 }
 
 int hf_put_keys(hf *h, error *err) {

@@ -1,7 +1,8 @@
 // 8-bit weights with scales. A matrix W of F8_E4M3 (or I8) has a tensor of scales next to it; each scale multiplies the
 // weights of a block:
 //
-//   quant_method "fp8"                  W_scale_inv, blocks of weight_block_size; without that one scale for all
+//   quant_method "fp8"                  W_scale_inv, blocks of weight_block_size; without that one scale for all;
+//                                       DeepSeek V4 names it X.scale, for X.weight, and stores powers of two (F8_E8M0)
 //   "modelopt", "compressed-tensors"    W_scale, one for all, for each row, or for blocks of block_structure
 //
 // W may be a stack of matrices, each with its own blocks. hf_blocks.c reads matrices of 4 bits.
@@ -101,7 +102,8 @@ static int take_scale(const hf *h, hf_source *w, hf_source *s, const int64_t blo
   int64_t n[3], blocks[3];
   if ((strcmp(w->dtype, "F8_E4M3") && strcmp(w->dtype, "I8")) || (w->n_dims != 2 && w->n_dims != 3))
     return hf_fail(h, file_with(h, w), w->name, err, "has scales, and is no matrix of F8_E4M3");
-  if (!s->format) return hf_fail(h, file_with(h, s), s->name, err, "scales of %s are not read", s->dtype);
+  if (!s->format && !hf_is_e8m0(s))
+    return hf_fail(h, file_with(h, s), s->name, err, "scales of %s are not read", s->dtype);
   memcpy(w->block, block, sizeof w->block);
   stack_sizes(w, n);
   // a scale per row
@@ -118,8 +120,10 @@ static int take_scale(const hf *h, hf_source *w, hf_source *s, const int64_t blo
 }
 
 static int bind_scale(const hf *h, hf_source *s, size_t end, const int64_t block[2], error *err) {
+  const char *name = arena_strndup(h->arena, s->name, strlen(s->name) - end);
   void *w;
-  if (!smap_get(&h->by_name, s->name, strlen(s->name) - end, &w))
+  if (hf_ends_in(s->name, ".scale")) name = arena_printf(h->arena, "%s.weight", name);
+  if (!smap_get(&h->by_name, name, strlen(name), &w))
     return hf_fail(h, file_with(h, s), s->name, err, "there is no matrix that has these scales");
   return take_scale(h, w, s, block, err);
 }
@@ -133,6 +137,9 @@ int hf_bind_scales(hf *h, error *err) {
   for (size_t i = 0; i < h->sources.n; i++) {
     hf_source *s = &h->sources.at[i];
     if (!s->taken && hf_ends_in(s->name, end) && bind_scale(h, s, strlen(added), block, err)) return -1;
+    if (!s->taken && h->method == HF_FP8 && hf_is_e8m0(s) && hf_ends_in(s->name, ".scale") &&
+        bind_scale(h, s, strlen(".scale"), block, err))
+      return -1;
   }
   for (size_t i = 0; i < h->sources.n; i++) {
     const hf_source *s = &h->sources.at[i];
@@ -150,6 +157,15 @@ float hf_e4m3(unsigned char code) {
   return code >> 7 ? -v : v;
 }
 
+bool hf_is_e8m0(const hf_source *s) { return !strcmp(s->dtype, "F8_E8M0"); }
+
+static float scale_at(const hf_source *s, int64_t i) {
+  float v = NAN;
+  if (s->format) floats_from(s->format, s->data + s->format->bytes * (size_t)i, 1, &v);
+  else if (s->data[i] != 255) v = ldexpf(1, s->data[i] - 127);
+  return v;
+}
+
 void hf_scaled(const hf_source *s, int64_t row, int64_t first, int64_t n, float *out) {
   int64_t size[3], block = -1;
   float scale = 0;
@@ -165,7 +181,7 @@ void hf_scaled(const hf_source *s, int64_t row, int64_t first, int64_t n, float 
     unsigned char code = s->data[row * size[2] + i];
     if (i / s->block[1] != block) {
       block = i / s->block[1];
-      floats_from(s->scale->format, s->scale->data + s->scale->format->bytes * (size_t)(above + block), 1, &scale);
+      scale = scale_at(s->scale, above + block);
     }
     out[i - first] = (whole ? (float)(int8_t)code : hf_e4m3(code)) * scale;
   }

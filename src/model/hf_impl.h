@@ -132,6 +132,7 @@ int hf_read_scaling(hf *h, error *err);                    // hf.method; after h
 // Finds the scales of 8-bit and 4-bit matrices, if config.json announces some.
 int hf_bind_scales(hf *h, error *err);
 void hf_scaled(const hf_source *s, int64_t row, int64_t first, int64_t n, float *out);   // n floats of a row
+bool hf_is_e8m0(const hf_source *s);                       // whether its numbers are powers of two
 // Decodes F8_E4M3: four exponent bits, three mantissa bits, no infinity, two NaN codes.
 float hf_e4m3(unsigned char code);
 
@@ -196,6 +197,7 @@ enum hf_op {
   HF_ZERO_FIRST,   // matrices, which get one of zeros before them; those of HF_WEAVE if the rule has heads
   HF_JOIN,         // part # of a matrix that is cut by rows
   HF_KEY_INTEGERS, // integers of 64 bits become a key
+  HF_INTEGERS,     // integers of 64 bits become those of 32
   HF_KEY,          // a number of each layer: `to` is the name of the key that has all of them
   HF_OP_MASK = 255,
   // flags:
@@ -306,6 +308,7 @@ typedef struct hf_class {
   const char *musts;
   // tensors whose names have this part are F32 in every file; "": none are but vectors
   const char *f32;
+  bool as_stored;                    // matrices of F32 and BF16 keep their type in every file
   enum hf_vocab vocab;
   bool bare;                         // names of tensors may lack "model."
   double rotated;                    // the usual share of a head that is rotated; 0: files have no key for it
@@ -321,7 +324,7 @@ typedef struct hf_class {
 // Each table ends with a row without a name.
 extern const hf_class hf_classes_qwen[], hf_classes_moe[], hf_classes_gemma[], hf_classes_masked[], hf_classes_t5[],
   hf_classes_more[], hf_classes_norms[], hf_classes_recurrent[], hf_classes_delta[], hf_classes_encoders[],
-  hf_classes_windows[];
+  hf_classes_windows[], hf_classes_mixtures[];
 
 int hf_find_class(hf *h, error *err);
 int hf_put_keys(hf *h, error *err);

@@ -440,7 +440,7 @@ def test_layers_follow_from_the_interval(run_weft, tmp_path):
     ("deepseek2", lambda c: c["rope_parameters"].pop("mscale"), "key 'mscale': is not mscale_all_dim"),
     ("deepseek2", lambda c: c.update(topk_method="group_limited_greedy"), "key 'topk_method': group_limited_greedy, but files of deepseek2 have no key for it"),
     ("deepseek3", lambda c: c.update(rope_interleave=False), "key 'rope_interleave': false, but files of deepseek2 have no key for it"),
-    ("deepseek3", lambda c: c.update(scoring_func="tanh"), "key 'scoring_func': is neither softmax nor sigmoid"),
+    ("deepseek3", lambda c: c.update(scoring_func="tanh"), "key 'scoring_func': is neither softmax, sigmoid nor sqrtsoftplus"),
     ("deepseek3", lambda c: c.update(qk_nope_head_dim=40), "kv_b_proj.weight': 160 rows are not those of heads (num_attention_heads qk_nope_head_dim)"),
     ("deepseek3", lambda c: c.update(num_attention_heads=3), "kv_b_proj.weight': 160 rows are not those of heads"),
     ("deepseek3", lambda c: c.update(v_head_dim=23), "attn_v_b.weight"),

@@ -149,7 +149,7 @@ def test_no_scaling_of_positions_is_left_out(run_weft, tmp_path, kind):
     *(("laguna", {"eos_token_id": v}, "'eos_token_id': is not a token id, or a list of them") for v in ([2, "</s>"], [2, None])),
     ("cohere2moe", {"mlp_layer_types": ["sparse", "dense", "sparse", "sparse", "sparse"]}, "'mlp_layer_types': has a dense layer after one of experts"),
     ("cohere2moe", {"expert_selection_fn": "softmax", "norm_topk_prob": False}, "'norm_topk_prob': is false, but softmax is over the chosen experts"),
-    ("cohere2moe", {"expert_selection_fn": "relu"}, "'expert_selection_fn': is neither softmax nor sigmoid"),
+    ("cohere2moe", {"expert_selection_fn": "relu"}, "'expert_selection_fn': is neither softmax, sigmoid nor sqrtsoftplus"),
     ("laguna", {"num_attention_heads_per_layer": [4, 6]}, "'num_attention_heads_per_layer': is not a list of 5 layers"),
     ("laguna", {"num_attention_heads_per_layer": [4, 6, 6, 6, 0]}, "'num_attention_heads_per_layer': has what is no number of heads at 4"),
     ("laguna", {"sliding_window": None}, "'layer_types': has 'sliding_attention' at 1"),

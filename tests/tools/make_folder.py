@@ -135,11 +135,11 @@ def weights(name, shape, dtype):
 
 
 def codes(name, shape, dtype):
-    """The bytes of a tensor of U8, F8_E4M3 (scales of 16 weights), "E8M0" (powers of two, in U8) or "FACTOR" (of a matrix, in F32)."""
+    """The bytes of a tensor of U8 or I8 (pairs of codes), F8_E4M3 (scales of 16 weights), "E8M0" (powers of two, in U8) or F8_E8M0, or "FACTOR" (of a matrix, in F32)."""
     random = np.random.RandomState(zlib.crc32(name.encode()))
     if dtype == "FACTOR":
         return np.asarray(random.rand(*shape) * 8 + 8 if "global" in name else random.rand(*shape) + 0.5, np.float32).tobytes()
-    low, high = {"U8": (0, 256), "E8M0": (120, 126), "F8_E4M3": (8, 40)}[dtype]
+    low, high = {"U8": (0, 256), "I8": (0, 256), "E8M0": (120, 126), "F8_E8M0": (120, 126), "F8_E4M3": (8, 40)}[dtype]
     return random.randint(low, high, shape).astype(np.uint8).tobytes()
 
 
@@ -158,6 +158,11 @@ def as_floats(tensors):
     out = dict(tensors)
     for name, (dtype, shape, data) in tensors.items():
         stem = name.removesuffix("_blocks") if name.endswith("_blocks") else name.removesuffix("_packed").removesuffix(".weight")
+        if dtype == "I8":                                  # DeepSeek V4
+            scale = np.frombuffer(tensors[stem + ".scale"][2], np.uint8).astype(np.int32)
+            x = (four_bits(data).reshape(len(scale), -1) * np.ldexp(np.float32(1), scale - 127)[:, None]).astype(np.float32)
+            out[name] = ("F32", [shape[0], 2 * shape[1]], x.tobytes())
+            del out[stem + ".scale"]
         if dtype != "U8" or name.endswith("_scales"):
             continue
         x, mx = four_bits(data), name.endswith("_blocks")
@@ -242,7 +247,7 @@ def write(folder, record, dtype="BF16", files=1, floats=False):
     (folder / "chat_template.jinja").write_text(TEMPLATE)
     tensors, coded = {name: (dtype, shape, weights(name, shape, dtype)) for name, shape in record["tensors"].items()}, record.get("codes", {})
     tensors |= {name: (STORED.get(of, of), record["tensors"][name], codes(name, record["tensors"][name], of)) for name, of in coded.items()}
-    tensors |= {name: ("I64", [len(v)], np.array(v, np.int64).tobytes()) for name, v in record.get("integers", {}).items()}
+    tensors |= {name: ("I64", list(np.shape(v)), np.array(v, np.int64).tobytes()) for name, v in record.get("integers", {}).items()}
     tensors = as_floats(tensors) if floats else tensors
     if files == 1:
         safetensors(folder / "model.safetensors", tensors)

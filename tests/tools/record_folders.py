@@ -173,6 +173,25 @@ LAGUNA_ROPE = {"full_attention": {**YARN, "partial_rotary_factor": 0.5}, "slidin
 HYV4_NAMES = [("mlp.linear_gate", "mlp.gate_proj"), ("shared_experts.linear_gate", "shared_experts.gate_proj"), ("hc_pre.hc_attn_layer.", "hc_attn_layer.hc_pre."), ("hc_pre.hc_mlp_layer.", "hc_mlp_layer.hc_pre."), ("model.hc_pre.hc_head.", "model.hc_head.")]
 
 
+V4 = {"num_hidden_layers": 4, "num_key_value_heads": 1, "head_dim": 32, "moe_intermediate_size": 32, "n_routed_experts": 4, "num_experts_per_tok": 2, "q_lora_rank": 24, "o_groups": 2, "o_lora_rank": 32, "index_n_heads": 16, "index_head_dim": 16,
+      "index_topk": 4, "sliding_window": 16, "hc_mult": 3, "qk_rope_head_dim": 8, "compress_ratios": [0, 4, 128, 4], "num_hash_layers": 1, "intermediate_size": None, "bos_token_id": 1, "eos_token_id": 2}
+V4_SAID = {"compress_ratios": [0, 4, 128, 4, 0], "num_hash_layers": 1, "num_nextn_predict_layers": 1, "layer_types": None, "mlp_layer_types": None, "compress_rates": None, "partial_rotary_factor": None, "rope_parameters": None, "topk_method": "noaux_tc", "expert_dtype": "fp4",
+           "rope_scaling": {"type": "yarn", "factor": 16.0, "original_max_position_embeddings": 32, "beta_fast": 32, "beta_slow": 1}, "quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "scale_fmt": "ue8m0", "weight_block_size": [128, 128]}}
+V4_NAMES = [("model.", ""), ("embed_tokens", "embed"), ("hc_head.hc_", "hc_head_"), ("attn.norm.", "attn.kv_norm.")]
+V4_BESIDES = {"layers.0.ffn.gate.bias": [4], **{f"layers.{i}.ffn.gate.bias_vl": [4] for i in range(4)}, "mtp.0.enorm.weight": [64], "image_newline": [64]}
+
+
+def in_pairs(tensors):
+    """Experts of DeepSeek V4 as published folders have them."""
+    codes = {}
+    for name in [n for n in tensors if ".ffn.experts." in n]:
+        rows, columns = tensors[name]
+        scale = name.removesuffix("weight") + "scale"
+        tensors[name], tensors[scale] = [rows, columns // 2], [rows, columns // 32]
+        codes[name], codes[scale] = "I8", "F8_E8M0"
+    return tensors, codes
+
+
 def mimo_further():
     """Three layers that predict further tokens, which the converter takes to be there."""
     out = {}
@@ -349,6 +368,7 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
                                               "eos_token_id": 2}, {"names": HYV4_NAMES, "said": {"enable_lm_head_fp32": True, "num_nextn_predict_layers": 1}, "besides": {"model.mtp_layers.0.enorm.weight": [64]}}),
     "glm4lite": ("Glm4MoeLiteForCausalLM", "Glm4MoeLiteConfig", {**LATENT, "q_lora_rank": 24, "n_shared_experts": 1, "pad_token_id": 0, "eos_token_id": 2}, {**GLM_MOE, "after": MTP, "said": {"num_nextn_predict_layers": 1, "topk_method": "noaux_tc", "scoring_func": "sigmoid", "first_k_dense_replace": 1}}),
     "youtu": ("YoutuForCausalLM", "YoutuConfig", {"num_key_value_heads": 4, "q_lora_rank": 24, "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 24, "bos_token_id": 1, "eos_token_id": 2}),
+    "deepseek4": ("DeepseekV4ForCausalLM", "DeepseekV4Config", V4, {"as_is": True, "said": V4_SAID, "names": V4_NAMES, "coded": in_pairs, "besides": V4_BESIDES, "integers": {"layers.0.ffn.gate.tid2eid": [[i * i % 4, (i * i + 1 + i % 3) % 4] for i in range(320)]}}),
     # classes that are Python code in published folders
     "minicpm": ("LlamaForCausalLM", "LlamaConfig", {"rope_parameters": {**LONG, "original_max_position_embeddings": 512}}, {**WITH_PIECES, "as_is": True, "said": {"architectures": ["MiniCPMForCausalLM"], "model_type": "minicpm", "scale_emb": 6, "scale_depth": 1.0, "dim_model_base": 32}}),
     "graniteswitch": ("GraniteMoeSharedForCausalLM", "GraniteMoeSharedConfig", {**SCALES, "shared_intermediate_size": 96, "num_local_experts": 0, "num_experts_per_tok": 0},
@@ -522,7 +542,7 @@ def record(llama_cpp, name):
     saved.pop("transformers_version")
     head = json.loads(head[8:8 + int.from_bytes(head[:8], "little")])
     more = dict(*more)
-    if values:
+    if values and "integers" not in more:
         more["integers"] = values
     arguments, as_is = more.pop("arguments", []), more.pop("as_is", False)
     inner, tensors = saved.get("text_config", saved), {k: v["shape"] for k, v in head.items() if k != "__metadata__" and not k.endswith(more.get("without", ("#",)))}
@@ -534,11 +554,12 @@ def record(llama_cpp, name):
     if "after" in more:
         tensors = with_layer_after(tensors, inner["num_hidden_layers"], more.pop("after"))
     tensors |= more.pop("besides", {})
-    if "coded" in more:
-        tensors, more["codes"] = more.pop("coded")(tensors)
+    coded = more.pop("coded", None)
     saved = {k: None if v is ... else v for k, v in {**saved, **more.pop("said", {})}.items() if v is not None}
     for a, b in more.pop("names", []):
         tensors = {n.replace(a, b): s for n, s in tensors.items()}
+    if coded:
+        tensors, more["codes"] = coded(tensors)
     own_name = saved["architectures"] == [model]
     made = {**more, "config": saved, "tensors": tensors, "keys": {}, "made": {}}
     with tempfile.TemporaryDirectory() as folder:

@@ -1,0 +1,215 @@
+// Rows of the table of classes (hf_classes.c) for further mixtures of experts: DeepSeek V4.
+#include <stdlib.h>
+#include <string.h>
+#include "model/hf_impl.h"
+
+static const char config_name[] = "config.json";
+
+// ---- DeepSeek V4 ----------------------------------------------------------------------------------------------------
+
+// Published folders have names of their own; transformers saves most of them with "model." before.
+#define LAYER "layers.*."
+#define STREAMS(part) \
+  {LAYER "hc_" part "_fn", "blk.*.hc_" part "_fn.weight", 0, 0}, \
+    {LAYER "hc_" part "_base", "blk.*.hc_" part "_base.weight", 0, 0}, \
+    {LAYER "hc_" part "_scale", "blk.*.hc_" part "_scale.weight", 0, 0}
+#define COMPRESSOR(in, to) \
+  {in "ape", to "_ape.weight", 0, 0}, {in "wkv", to "_kv", 0, 0}, {in "wgate", to "_gate", 0, 0}, \
+    {in "norm", to "_norm", 0, 0}
+#define HEAD_STREAM(name) \
+  {"hc_head_" name, "output_hc_" name ".weight", 0, 0}, {"hc_head.hc_" name, "output_hc_" name ".weight", 0, 0}
+static const hf_rule v4_rules[] = {
+  {"embed", "token_embd", 0, 0},
+  {"embed_tokens", "token_embd", 0, 0},
+  {"norm", "output_norm", 0, 0},
+  {"head", "output", 0, 0},
+  {"lm_head", "output", 0, 0},
+  HEAD_STREAM("fn"),
+  HEAD_STREAM("base"),
+  HEAD_STREAM("scale"),
+  STREAMS("attn"),
+  STREAMS("ffn"),
+  {LAYER "attn.attn_sink", "blk.*.attn_sinks.weight", 0, 0},
+  {LAYER "attn.wq_a", "blk.*.attn_q_a", 0, 0},
+  {LAYER "attn.wq_b", "blk.*.attn_q_b", 0, 0},
+  {LAYER "attn.q_norm", "blk.*.attn_q_a_norm", 0, 0},
+  {LAYER "attn.wkv", "blk.*.attn_kv", 0, 0},
+  {LAYER "attn.kv_norm", "blk.*.attn_kv_a_norm", 0, 0},
+  {LAYER "attn.norm", "blk.*.attn_kv_a_norm", 0, 0},
+  {LAYER "attn.wo_a", "blk.*.attn_output_a", 0, 0},
+  {LAYER "attn.wo_b", "blk.*.attn_output_b", 0, 0},
+  COMPRESSOR(LAYER "attn.compressor.", "blk.*.attn_compressor"),
+  {LAYER "attn.indexer.wq_b", "blk.*.indexer.attn_q_b", 0, 0},
+  {LAYER "attn.indexer.weights_proj", "blk.*.indexer.proj", 0, 0},
+  COMPRESSOR(LAYER "attn.indexer.compressor.", "blk.*.indexer_compressor"),
+  {LAYER "attn_norm", "blk.*.attn_norm", 0, 0},
+  {LAYER "ffn_norm", "blk.*.ffn_norm", 0, 0},
+  {LAYER "ffn.gate.tid2eid", "blk.*.ffn_gate_tid2eid.weight", HF_INTEGERS, 0},
+  {LAYER "ffn.gate.bias", "blk.*.exp_probs_b.bias", 0, 0},
+  {LAYER "ffn.gate.bias_vl", "blk.*.exp_probs_b_vl.bias", 0, 0},
+  HF_EXPERTS_W(LAYER "ffn"),
+  {LAYER "ffn.shared_experts.w1", "blk.*.ffn_gate_shexp", 0, 0},
+  {LAYER "ffn.shared_experts.w2", "blk.*.ffn_down_shexp", 0, 0},
+  {LAYER "ffn.shared_experts.w3", "blk.*.ffn_up_shexp", 0, 0},
+  {"unused", NULL, HF_SKIP, 0},
+  {0},
+};
+static const hf_key v4_keys[] = {
+  {"rope.dimension_count", HF_U32, "qk_rope_head_dim"},
+  {"attention.q_lora_rank", HF_U32, "q_lora_rank"},
+  {"attention.sliding_window", HF_U32, "sliding_window"},
+  {"expert_feed_forward_length", HF_U32, "moe_intermediate_size"},
+  {"expert_shared_count", HF_U32, "n_shared_experts"},
+  {"expert_weights_scale", HF_F32_KEY, "routed_scaling_factor"},
+  {"expert_weights_norm", HF_BOOL, "norm_topk_prob"},
+  {"attention.indexer.head_count", HF_U32, "index_n_heads"},
+  {"attention.indexer.key_length", HF_U32, "index_head_dim"},
+  {"attention.indexer.top_k", HF_U32, "index_topk"},
+  {"attention.output_group_count", HF_U32, "o_groups"},
+  {"attention.output_lora_rank", HF_U32, "o_lora_rank"},
+  {"attention.compress_rope_freq_base", HF_F32_KEY, "compress_rope_theta"},
+  {"hyper_connection.count", HF_U32, "hc_mult"},
+  {"hyper_connection.sinkhorn_iterations", HF_U32, "hc_sinkhorn_iters"},
+  {"hyper_connection.epsilon", HF_F32_KEY, "hc_eps"},
+  {"hash_layer_count", HF_U32, "num_hash_layers"},
+  {0},
+};
+
+// Layers that choose experts by a table of tokens have no use for the bias. What reads pictures is left out.
+static const char *v4_name(const hf *h, const char *name) {
+  static const char *const beside[] = {"vision.", "aligner.", "image_"};
+  json_int_t by_token = json_integer_value(json_object_get(h->text, "num_hash_layers"));
+  for (size_t i = 0; i < COUNT(beside); i++) if (!strncmp(name, beside[i], strlen(beside[i]))) return "unused";
+  const char *digits = strpbrk(name, "0123456789");
+  return digits && hf_ends_in(name, ".ffn.gate.bias") && strtol(digits, NULL, 10) < by_token ? "unused" : name;
+}
+
+// transformers saves the rotation of layers with entries, and that of the others, as two groups. Only the first may be
+// scaled, and its scaling does not change sizes.
+static int read_v4_rotation(hf *h, error *err) {
+  json_t *both = json_object_get(h->text, "rope_parameters"), *plain = hf_in(both, "main"),
+         *entries = hf_in(both, "compress"), *theta;
+  const char *type = json_string_value(hf_in(plain, "rope_type"));
+  double factor = 1;
+  bool found;
+  if (type && strcmp(type, "default"))
+    return hf_fail(h, config_name, "rope_type", err, "'%.40s' of main, which is not scaled in files of %s", type,
+                   h->class->arch);
+  if ((theta = hf_in(entries, "rope_theta"))) json_object_set(h->text, "compress_rope_theta", theta);
+  if ((theta = hf_in(plain, "rope_theta"))) json_object_set(h->text, "rope_theta", theta);
+  if (entries) json_object_set_new(h->text, "rope_parameters", entries = json_deep_copy(entries));
+  else entries = json_is_object(both) ? both : json_object_get(h->text, "rope_scaling");
+  json_object_del(plain ? entries : NULL, "rope_theta");
+  if (hf_number_in(h, entries, "attention_factor", &factor, &found, err)) return -1;
+  type = hf_rope_type(h);
+  if (factor != 1 || (plain && type && !strcmp(type, "yarn") && !found))
+    return hf_fail(h, config_name, "attention_factor", err, "is not 1, which files of %s mean", h->class->arch);
+  json_object_del(entries, "attention_factor");
+  return 0;
+}
+
+// The number of layers whose experts are chosen by a table of tokens, which come first.
+static int read_hash_layers(hf *h, error *err) {
+  hf_layers y;
+  uint32_t n = 0, layers;
+  bool found;
+  if (hf_read_layers(h, "mlp_layer_types", "moe hash_moe", false, &y, err) ||
+      hf_u32(h, "num_hash_layers", &n, &found, err) || hf_need_u32(h, "num_hidden_layers", &layers, err))
+    return -1;
+  if (!y.of) n = found ? n : 3;
+  else for (n = 0; n < y.n && y.of[n]; n++) {}
+  if (y.of && memchr(y.of + n, 1, y.n - n))
+    return hf_fail(h, config_name, "mlp_layer_types", err, "has 'hash_moe' after 'moe'");
+  json_object_set_new(h->text, "num_hash_layers", json_integer(n < layers ? n : layers));
+  return 0;
+}
+
+static int prepare_v4(hf *h, error *err) {
+  uint32_t size;
+  double share = 0.125;
+  bool found;
+  if (read_v4_rotation(h, err) || read_hash_layers(h, err) || hf_need_u32(h, "head_dim", &size, err) ||
+      hf_f64(h, "partial_rotary_factor", &share, &found, err))
+    return -1;
+  if (hf_in(h->text, "qk_rope_head_dim")) return 0;
+  if (!(share > 0 && share <= 1)) return hf_fail(h, config_name, "partial_rotary_factor", err, "is not from 0 to 1");
+  json_object_set_new(h->text, "qk_rope_head_dim", json_integer((json_int_t)(size * share)));
+  return 0;
+}
+
+// Positions for each entry, by names of kinds.
+static int check_rates(const hf *h, error *err) {
+  static const struct { const char *in, *key; uint32_t must; } rates[] = {
+    {"compress_rates", "compressed_sparse_attention", 4}, {"compress_rates", "heavily_compressed_attention", 128},
+    {NULL, "compress_rate_csa", 4}, {NULL, "compress_rate_hca", 128}};
+  for (size_t i = 0; i < COUNT(rates); i++) {
+    const json_t *group = rates[i].in ? json_object_get(h->text, rates[i].in) : h->text;
+    double v = rates[i].must;
+    bool found;
+    if (hf_number_in(h, group, rates[i].key, &v, &found, err)) return -1;
+    if (v != rates[i].must)
+      return hf_fail(h, config_name, rates[i].key, err, "%g, but files of %s are of %u", v, h->class->arch,
+                     rates[i].must);
+  }
+  return 0;
+}
+
+// Positions for each entry of each layer. Lists of numbers go on with layers that predict further tokens.
+static int put_v4_layers(hf *h, error *err) {
+  static const char key[] = "compress_ratios";
+  static const int32_t of_kind[] = {0, 4, 128};
+  const json_t *list = json_object_get(h->text, key);
+  hf_layers y;
+  if (check_rates(h, err) ||
+      hf_read_layers(h, "layer_types",
+                     "sliding_attention compressed_sparse_attention heavily_compressed_attention", false, &y, err))
+    return -1;
+  size_t n = y.of || !json_array_size(list) ? y.n : json_array_size(list);
+  if (n < y.n || n > HF_LAYERS_MOST) return hf_fail(h, config_name, key, err, "is not a list of %u layers", y.n);
+  int32_t *each = ARENA_ARRAY(h->arena, int32_t, n);
+  for (size_t i = 0; i < n; i++) {
+    const json_t *v = json_array_get(list, i);
+    each[i] = y.of ? of_kind[y.of[i]] : v ? (int32_t)json_integer_value(v) : i < 2 || i % 2 == 0 ? 128 : 4;
+    if (!y.of && v && (!json_is_integer(v) || (each[i] != 0 && each[i] != 4 && each[i] != 128)))
+      return hf_fail(h, config_name, key, err, "has what is neither 0, 4 nor 128 at %zu", i);
+  }
+  gguf_head_i32s(h->head, hf_arch_key(h, "attention.compress_ratios"), each, n);
+  return 0;
+}
+
+static int v4_more(hf *h, error *err) {
+  double limit = 0;
+  bool found;
+  uint32_t width, streams;
+  if (put_v4_layers(h, err) || hf_f64(h, "swiglu_limit", &limit, &found, err) ||
+      hf_need_u32(h, "hidden_size", &width, err) || hf_need_u32(h, "hc_mult", &streams, err))
+    return -1;
+  float *each = ARENA_ARRAY(h->arena, float, h->n_layers);
+  for (uint32_t i = 0; i < h->n_layers; i++) each[i] = (float)limit;
+  gguf_head_f32s(h->head, hf_arch_key(h, "swiglu_clamp_exp"), each, h->n_layers);
+  gguf_head_f32s(h->head, hf_arch_key(h, "swiglu_clamp_shexp"), each, h->n_layers);
+  return hf_put_computed(h, "embedding_length_out", (uint64_t)width * streams, "hc_mult", err);
+}
+
+// ---- the rows -------------------------------------------------------------------------------------------------------
+
+const hf_class hf_classes_mixtures[] = {
+  {.name = "DeepseekV4ForCausalLM",
+   .arch = "deepseek4",
+   .no_mtp = true,
+   .as_stored = true,
+   .under = "model.",
+   .rename = v4_name,
+   .musts = "hidden_act=silu attention_bias=false mlp_bias=false scoring_func=sqrtsoftplus norm_topk_prob=true "
+            "topk_method=noaux_tc n_group=1 num_key_value_heads=1",
+   .defaults = "{\"rms_norm_eps\":1e-6,\"rope_theta\":10000.0,\"compress_rope_theta\":160000.0,\"head_dim\":512,"
+               "\"num_key_value_heads\":1,\"q_lora_rank\":1024,\"n_shared_experts\":1,\"scoring_func\":"
+               "\"sqrtsoftplus\",\"norm_topk_prob\":true,\"routed_scaling_factor\":1.5,\"swiglu_limit\":10.0,"
+               "\"sliding_window\":128,\"hc_mult\":4,\"hc_sinkhorn_iters\":20,\"hc_eps\":1e-6,\"o_groups\":8,"
+               "\"o_lora_rank\":1024,\"index_n_heads\":64,\"index_head_dim\":128,\"index_topk\":512}",
+   .prepare = prepare_v4,
+   .keys = v4_keys,
+   .rules = v4_rules,
+   .more = v4_more},
+  {0},
+};

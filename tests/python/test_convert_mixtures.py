@@ -1,0 +1,129 @@
+"""weft convert: what is particular of folders of further mixtures of experts (src/model/hf_classes_mixtures.c). That their files are those of llama.cpp's converter is tested in test_convert.py."""
+import json
+import zlib
+
+import numpy as np
+import pytest
+from conftest import load_tool
+
+gguf = pytest.importorskip("gguf")
+settings = load_tool("../python/test_convert_settings")
+folders, RECORDS, both_forms, keys, made, put = (getattr(settings, n) for n in ("folders", "RECORDS", "both_forms", "keys", "made", "put"))
+KINDS = ["sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention", "compressed_sparse_attention"]
+ROTATES = {"main": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25},
+           "compress": {"rope_type": "yarn", "rope_theta": 160000.0, "partial_rotary_factor": 0.25, "attention_factor": 1.0, "factor": 16.0, "original_max_position_embeddings": 32, "beta_fast": 32, "beta_slow": 1}}
+V4_SAVED = ("compress_ratios", "num_hash_layers", "rope_scaling", "rope_theta", "compress_rope_theta", "topk_method", "qk_rope_head_dim")
+V4_CHANGE = {"layer_types": KINDS, "mlp_layer_types": ["hash_moe"] + ["moe"] * 3, "compress_rates": {"compressed_sparse_attention": 4, "heavily_compressed_attention": 128}, "rope_parameters": ROTATES, "partial_rotary_factor": 0.25}
+
+
+def test_deepseek_v4_as_transformers_saves_it(run_weft, tmp_path):
+    """Layers, tables and rotations by names. The published list of layers goes on with the one that predicts a further token."""
+    put_ratios = {"compress_ratios": [0, 4, 128, 4]}
+    record = json.loads(json.dumps(RECORDS["deepseek4"]))
+    record["config"] |= put_ratios
+    published = made(run_weft, folders.write(tmp_path / "four" / "deepseek4", record), tmp_path / "out.gguf")
+    _, saved = both_forms(run_weft, tmp_path, "deepseek4", V4_SAVED, V4_CHANGE)
+    assert saved == published and len(saved[1]) > 100000, saved[0]
+
+
+def test_names_of_deepseek_v4_as_transformers_saves_them(run_weft, tmp_path):
+    record, out = RECORDS["deepseek4"], tmp_path / "out.gguf"
+    names = {n: n for n in record["tensors"] if not n.startswith(("mtp.", "image_", "head."))}
+    for a, b in (("layers.", "model.layers."), ("embed.", "model.embed_tokens."), ("hc_head_", "model.hc_head.hc_"), ("norm.weight", "model.norm.weight")):
+        names = {n: b + to.removeprefix(a) if to.startswith(a) else to for n, to in names.items()}
+    names = {n: to.replace("attn.kv_norm.", "attn.norm.") for n, to in names.items()}
+    renamed = {k: {names.get(n, n): v for n, v in record[k].items()} for k in ("tensors", "codes", "integers")}
+    shapes = []
+    for name, of in (("published", record), ("saved", {**record, **renamed})):
+        keys(run_weft, folders.write(tmp_path / name / "deepseek4", of), out)
+        shapes.append({t.name: t.shape.tolist() for t in gguf.GGUFReader(out).tensors})
+    assert shapes[0] == shapes[1] and sum(n != to for n, to in names.items()) == len(names)
+
+
+def of_8_bits(folder):
+    """Matrices of attention and shared experts as F8_E4M3 with scales that are powers of two, and the same as floats."""
+    record = RECORDS["deepseek4"]
+    tensors = {n: ("BF16", s, folders.weights(n, s, "BF16")) for n, s in record["tensors"].items()}
+    tensors |= {n: (of, record["tensors"][n], folders.codes(n, record["tensors"][n], of)) for n, of in record["codes"].items()}
+    tensors |= {n: ("I64", list(np.shape(v)), np.array(v, np.int64).tobytes()) for n, v in record["integers"].items()}
+    small, floats = dict(tensors), dict(tensors)
+    for name in [n for n in tensors if ".attn.w" in n or ".shared_experts." in n]:
+        shape, random = tensors[name][1], np.random.RandomState(zlib.crc32(name.encode()))
+        codes, scale = random.randint(0, 120, shape).astype(np.uint8), random.randint(112, 120, [-(-n // 16) for n in shape]).astype(np.uint8)
+        wide = np.repeat(np.repeat(np.ldexp(np.float32(1), scale.astype(np.int32) - 127), 16, 0), 16, 1)[:shape[0], :shape[1]]
+        small[name], small[name.replace(".weight", ".scale")] = ("F8_E4M3", shape, codes.tobytes()), ("F8_E8M0", list(scale.shape), scale.tobytes())
+        floats[name] = ("F32", shape, (folders.e4m3(codes) * wide).astype(np.float32).tobytes())
+    made = []
+    for name, some in (("small", small), ("floats", floats)):
+        made.append(folders.write(folder / name / "deepseek4", record))
+        put(made[-1], lambda c: c["quantization_config"].update(weight_block_size=[16, 16]))
+        folders.safetensors(made[-1] / "model.safetensors", some)
+    return made, small
+
+
+def test_weights_of_8_bits_of_deepseek_v4(run_weft, tmp_path):
+    """Scales of blocks are powers of two; the product is exact in BF16."""
+    values = []
+    (small, floats), _ = of_8_bits(tmp_path)
+    for folder in (small, floats):
+        assert run_weft(["convert", folder, tmp_path / "out.gguf", "--outtype", "bf16"]).returncode == 0
+        tensors = gguf.GGUFReader(tmp_path / "out.gguf").tensors
+        values.append({t.name: (t.data if t.tensor_type.name == "I32" else gguf.dequantize(t.data, t.tensor_type)).tobytes() for t in tensors})
+        types = {t.name: t.tensor_type.name for t in tensors}
+    assert values[0] == values[1] and len(values[0]) > 100
+    assert types["blk.1.attn_q_a.weight"] == "F32" and types["blk.1.ffn_gate_exps.weight"] == "MXFP4" and types["token_embd.weight"] == "BF16"
+
+
+@pytest.mark.parametrize("change, expected", [
+    (lambda t: t.update({"layers.1.ffn.experts.0.w1.scale": ("F8_E8M0", [32, 1], bytes(32))}), "key 'layers.1.ffn.experts.0.w1.weight': has no scales, or not one for each 32 weights"),
+    (lambda t: t.update({"layers.1.attn.wq_a.scale": ("F8_E8M0", [1, 1], bytes(1))}), "key 'layers.1.attn.wq_a.scale': has another shape than 2 x 4, the blocks of 24 x 64 weights"),
+    (lambda t: t.pop("layers.1.attn.wq_a.scale"), "key 'layers.1.attn.wq_a.weight': has no scales"),
+    (lambda t: t.update({"layers.1.attn.x.scale": ("F8_E8M0", [1, 1], bytes(1))}), "key 'layers.1.attn.x.scale': there is no matrix that has these scales"),
+    (lambda t: t.update({"layers.0.ffn.gate.tid2eid": ("I32", [320, 2], bytes(2560))}), "key 'layers.0.ffn.gate.tid2eid': is no table of integers of 64 bits"),
+    (lambda t: t.update({"layers.0.ffn.gate.tid2eid": ("I64", [320, 2], b"\xff" * 7 + bytes(5113))}), "key 'layers.0.ffn.gate.tid2eid': number 0, 72057594037927935, is not of 32 bits"),
+    (lambda t: t.update({"layers.0.attn.wq_a.scale": ("F8_E8M0", [2, 4], b"\xff" * 8)}), "has a value that is no number"),
+])
+def test_scales_and_tables_that_are_none(run_weft, tmp_path, change, expected):
+    (small, _), tensors = of_8_bits(tmp_path)
+    change(tensors)
+    folders.safetensors(small / "model.safetensors", tensors)
+    error, bytes_ = made(run_weft, small, tmp_path / "out.gguf")
+    assert expected in error and not bytes_, error
+
+
+YARN = RECORDS["deepseek4"]["config"]["rope_scaling"]
+
+
+@pytest.mark.parametrize("kind, change, expected", [
+    *((k, {key: value}, f"'{key}': {value if isinstance(value, str) else json.dumps(value)}, but files of {arch}") for k, arch, key, value in (
+        ("deepseek4", "deepseek4", "scoring_func", "sigmoid"), ("deepseek4", "deepseek4", "norm_topk_prob", False), ("deepseek4", "deepseek4", "num_key_value_heads", 2))),
+    ("deepseek4", {"compress_ratios": [0, 4, 128]}, "'compress_ratios': is not a list of 4 layers"),
+    ("deepseek4", {"compress_ratios": [0, 4, 64, 4]}, "'compress_ratios': has what is neither 0, 4 nor 128 at 2"),
+    ("deepseek4", {"layer_types": KINDS[:3]}, "'layer_types': is not a list of 4 layers"),
+    ("deepseek4", {"compress_rates": {"heavily_compressed_attention": 64}}, "'heavily_compressed_attention': 64, but files of deepseek4 are of 128"),
+    ("deepseek4", {"mlp_layer_types": ["moe", "hash_moe", "moe", "moe"]}, "'mlp_layer_types': has 'hash_moe' after 'moe'"),
+    ("deepseek4", {"rope_scaling": {**YARN, "attention_factor": 1.2}}, "'attention_factor': is not 1, which files of deepseek4 mean"),
+    ("deepseek4", {"rope_parameters": {**ROTATES, "compress": {k: v for k, v in ROTATES["compress"].items() if k != "attention_factor"}}}, "'attention_factor': is not 1"),
+    ("deepseek4", {"rope_parameters": {**ROTATES, "main": {**ROTATES["main"], "rope_type": "linear"}}}, "'rope_type': 'linear' of main, which is not scaled"),
+    ("deepseek4", {"qk_rope_head_dim": None, "partial_rotary_factor": 2.0}, "'partial_rotary_factor': is not from 0 to 1"),
+    ("deepseek4", {"hidden_size": 1 << 31}, "'hc_mult': gives embedding_length_out"),
+])
+def test_settings_without_a_key(run_weft, tmp_path, kind, change, expected):
+    folder = folders.write(tmp_path / kind, RECORDS[kind])
+    put(folder, lambda c: c.update(change))
+    error, bytes_ = made(run_weft, folder, tmp_path / "out.gguf")
+    assert expected in error and not bytes_, error
+
+
+def test_defaults_of_deepseek_v4(run_weft, tmp_path):
+    """Those of transformers' class, and its order of layers if the folder has none: three with tables, three with entries of 128 positions, one with entries of four."""
+    record = json.loads(json.dumps(RECORDS["deepseek4"]))
+    of = {k: {n: v for n, v in record[k].items() if not n.startswith(("layers.1.attn.compressor", "layers.1.attn.indexer"))} for k in ("tensors", "integers", "codes")}
+    for k, some in of.items():
+        entries = {n.replace("layers.2.", f"layers.{i}."): v for i in (0, 1) for n, v in some.items() if n.startswith("layers.2.attn.compressor")}
+        record[k] = {**some, **entries, **{n.replace("layers.0.", f"layers.{i}."): v for i in (1, 2) for n, v in some.items() if n.endswith("0.ffn.gate.tid2eid")}}
+    for key in ("compress_ratios", "num_hash_layers", "qk_rope_head_dim", "swiglu_limit", "index_topk", "sliding_window", "hc_sinkhorn_iters", "routed_scaling_factor", "norm_topk_prob", "scoring_func"):
+        del record["config"][key]
+    k = {n.removeprefix("deepseek4."): v for n, v in keys(run_weft, folders.write(tmp_path / "deepseek4", record), tmp_path / "out.gguf")[0].items()}
+    assert [k["attention.compress_ratios"], k["hash_layer_count"], k["rope.dimension_count"], k["swiglu_clamp_exp"], k["expert_gating_func"]] == [[128, 128, 128, 4], 3, 4, [10.0] * 4, 4]
+    assert [k["attention.indexer.top_k"], k["attention.sliding_window"], k["hyper_connection.sinkhorn_iterations"], k["expert_weights_scale"], k["expert_weights_norm"]] == [512, 128, 20, 1.5, True]
