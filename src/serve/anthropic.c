@@ -121,6 +121,13 @@ static bool is_document(const json_t *block) {
   return json_is_of(block, "document") || json_is_of(block, "search_result");
 }
 
+// A tool that a search found: its definition is among the tools from now on.
+static void add_reference(str *out, const json_t *block) {
+  str_add(out, "<tool_reference>");
+  add_text(out, json_object_get(block, "tool_name"));
+  str_add(out, "</tool_reference>\n");
+}
+
 // The text of a text-only content. A client's billing header line is dropped: it differs in every request, so nothing
 // after it would be found in the cache.
 static int add_plain_text(call *c, const json_t *content, const char *name, str *out) {
@@ -133,6 +140,7 @@ static int add_plain_text(call *c, const json_t *content, const char *name, str 
     const json_t *text = json_object_get(block, "text");
     if (is_document(block)) { if (add_document(c, block, name, out)) return -1; continue; }
     if (is_medium(block)) { if (call_add_part(c, name, block, out)) return -1; continue; }
+    if (json_is_of(block, "tool_reference")) { add_reference(out, block); continue; }
     if (!json_is_string(text)) return call_bad(c, name, "has a block that is no text, picture or document");
     if (strncmp(json_string_value(text), accounts, sizeof accounts - 1))
       str_addn(out, json_string_value(text), json_string_length(text));
@@ -267,6 +275,7 @@ static int add_prompt(call *c) {
   int status = !c->p.messages || !json_array_size(c->p.messages)
                  ? call_bad(c, "messages", "must be an array with messages")
                  : add_messages(c, messages);
+  if (!status) status = tools_defer(c);
   if (!status) status = read_choices(c);
   tools_keep_functions(c, "custom");
   if (!status && c->p.tools) tools = tools_of(c);

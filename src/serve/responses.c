@@ -51,8 +51,9 @@ const struct fields *const responses_fields[] = {
 // ---- what comes in --------------------------------------------------------------------------------------------------
 
 static json_t *called_function(const json_t *item) {
-  return json_pack("{sO? ss s{sO? sO?}}", "id", json_object_get(item, "call_id"), "type", "function", "function",
-                   "name", json_object_get(item, "name"), "arguments", json_object_get(item, "arguments"));
+  json_t *name = namespaced_name(json_object_get(item, "namespace"), json_object_get(item, "name"));
+  return json_pack("{sO? ss s{so? sO?}}", "id", json_object_get(item, "call_id"), "type", "function", "function",
+                   "name", name, "arguments", json_object_get(item, "arguments"));
 }
 
 // The assistant message being assembled: its reasoning, text and calls are separate items. NULL: the last message has
@@ -131,6 +132,7 @@ static int add_input(call *c) {
   else if (!json_is_array(c->p.input)) status = call_bad(c, "input", "must be a text or an array of items");
   else json_array_foreach(c->p.input, i, item) if (!status) status = add_item(c, all, item);
   if (!status && !json_array_size(all)) status = call_bad(c, "input", "has no items");
+  tools_open_namespaces(c);
   if (!status) status = openai_tool_choice(c);
   if (c->p.tools) tools = wrapped_tools(c->p.tools);
   if (!status) status = call_add_chat(c, all, tools);
@@ -166,10 +168,18 @@ static json_t *reasoning_item(const char *id, const char *status, const char *te
   return json_pack("{ss ss ss s[] so}", "type", "reasoning", "id", id, "status", status, "summary", "content", content);
 }
 
-static json_t *call_item(const char *id, const char *status, const struct tool_call *t) {
-  return json_pack("{ss ss ss ss ss so}", "type", "function_call", "id", id, "status",
-                   status ? status : t->done ? "completed" : "incomplete", "call_id", t->id, "name", t->name,
-                   "arguments", json_of_text(str_c(&t->arguments), t->arguments.n));
+// The name without its namespace.
+static json_t *own_name(const call *c, const struct tool_call *t) {
+  const json_t *inner = tools_in_namespace(c, t->name);
+  return inner ? json_incref(json_object_get(inner, "own_name")) : json_string(t->name);
+}
+
+static json_t *call_item(const call *c, const char *id, const char *status, const struct tool_call *t) {
+  const json_t *inner = tools_in_namespace(c, t->name);
+  json_t *space = json_object_get(json_object_get(inner, "namespace"), "name");
+  return json_pack("{ss ss ss ss so sO* so}", "type", "function_call", "id", id, "status",
+                   status ? status : t->done ? "completed" : "incomplete", "call_id", t->id, "name", own_name(c, t),
+                   "namespace", space, "arguments", json_of_text(str_c(&t->arguments), t->arguments.n));
 }
 
 static json_t *response_usage(const call *c) {
@@ -186,7 +196,7 @@ static json_t *response(const call *c, const char *status, json_t *output) {
     (json_int_t)c->created, "status", status, "model", c->m->name, "output", output, "error", "incomplete_details",
     cut ? json_pack("{ss}", "reason", "max_output_tokens") : json_null(), "parallel_tool_calls", !c->p.no_parallel,
     "tool_choice", c->p.tool_choice ? json_incref(c->p.tool_choice) : json_string("auto"), "tools",
-    c->p.tools ? json_incref(c->p.tools) : json_array(), "temperature", c->p.sampling.temp, "top_p",
+    tools_as_sent(c), "temperature", c->p.sampling.temp, "top_p",
     c->p.sampling.top_p, "metadata", "usage", ended ? response_usage(c) : json_null());
   if (c->p.system) json_object_set(o, "instructions", c->p.system);
   return o;
@@ -209,7 +219,7 @@ static json_t *output(const call *c) {
     json_array_append_new(all, message_item(id, status, json_pack("[o]", text_part(str_c(&h->content), h->content.n))));
   for (size_t i = 0; i < h->calls.n; i++) {
     item_id(c, "fc", (int)json_array_size(all), id, sizeof id);
-    json_array_append_new(all, call_item(id, NULL, &h->calls.at[i]));
+    json_array_append_new(all, call_item(c, id, NULL, &h->calls.at[i]));
   }
   return all;
 }
@@ -242,8 +252,9 @@ static void close_item(call *c) {
   if (st->kind == WEFT_CALL) {
     const struct tool_call *t = &h->calls.at[st->n_calls - 1];
     send_in(c, "response.function_call_arguments.done",
-            json_pack("{so ss}", "arguments", json_of_text(str_c(&t->arguments), t->arguments.n), "name", t->name));
-    send_item(c, "response.output_item.done", call_item(st->item_id, NULL, t));
+            json_pack("{so so}", "arguments", json_of_text(str_c(&t->arguments), t->arguments.n), "name",
+                      own_name(c, t)));
+    send_item(c, "response.output_item.done", call_item(c, st->item_id, NULL, t));
   } else if (st->kind == WEFT_CONTENT) {
     const char *text = str_c(&h->content) + st->from_content;
     size_t n = h->content.n - st->from_content;
@@ -288,7 +299,7 @@ static void send_call(call *c, const struct part *p) {
     st->n_calls++;
     item_id(c, "fc", st->index, st->item_id, sizeof st->item_id);
     send_item(c, "response.output_item.added",
-              call_item(st->item_id, "in_progress", &(struct tool_call){.id = p->id, .name = p->name}));
+              call_item(c, st->item_id, "in_progress", &(struct tool_call){.id = p->id, .name = p->name}));
   }
   if (p->text.n)
     send_in(c, "response.function_call_arguments.delta",

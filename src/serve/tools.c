@@ -20,6 +20,129 @@ void tools_keep_functions(call *c, const char *also) {
   set_tools(c, kept);
 }
 
+// ---- namespaces -----------------------------------------------------------------------------------------------------
+
+json_t *namespaced_name(const json_t *space, json_t *name) {
+  const char *a = json_string_value(space), *b = json_string_value(name);
+  size_t n = json_string_length(space);
+  if (!b || !n) return json_incref(name);
+  str full = {0};
+  str_addf(&full, "%s%s%s", a, n > 2 && !strcmp(a + n - 2, "__") ? "" : "__", b);
+  json_t *joined = json_of_text(full.at, full.n);
+  str_free(&full);
+  return joined;
+}
+
+// What is said about a namespace comes before the description of its first function.
+static void introduce_namespace(json_t *function, const json_t *space) {
+  const char *about = json_string_value(json_object_get(space, "description")),
+             *own = json_string_value(json_object_get(function, "description"));
+  str both = {0};
+  if (!about || !*about) return;
+  str_addf(&both, "%s%s%s", about, own ? "\n\n" : "", own ? own : "");
+  json_object_set_new(function, "description", json_of_text(both.at, both.n));
+  str_free(&both);
+}
+
+static void add_namespace(call *c, json_t *all, json_t *space, size_t at) {
+  json_t *tools = json_object_get(space, "tools"), *tool;
+  size_t i;
+  bool first = true;
+  json_array_foreach(tools, i, tool) {
+    const char *type = json_string_value(json_object_get(tool, "type"));
+    json_t *name = json_object_get(tool, "name"), *function;
+    if (!json_is_string(name) || (type && strcmp(type, "function"))) {
+      call_ignores(c, "tools[%zu].tools[%zu] (%.60s)", at, i, type ? type : "no name");
+      continue;
+    }
+    function = json_copy(tool);
+    if (first) introduce_namespace(function, space);
+    first = false;
+    json_object_set_new(function, "name", namespaced_name(json_object_get(space, "name"), name));
+    json_object_set(function, "own_name", name);
+    json_object_set(function, "namespace", space);
+    json_array_append_new(all, function);
+  }
+}
+
+void tools_open_namespaces(call *c) {
+  json_t *all = json_array(), *tool;
+  size_t i;
+  json_array_foreach(c->p.tools, i, tool) {
+    if (json_is_of(tool, "namespace")) add_namespace(c, all, tool, i);
+    else json_array_append(all, tool);
+  }
+  if (c->p.tools) set_tools(c, all);
+  else json_decref(all);
+}
+
+const json_t *tools_in_namespace(const call *c, const char *name) {
+  const json_t *tool;
+  size_t i;
+  json_array_foreach(c->p.tools, i, tool) {
+    const char *known = json_string_value(json_object_get(tool, "name"));
+    if (known && json_is_string(json_object_get(tool, "own_name")) && !strcmp(known, name)) return tool;
+  }
+  return NULL;
+}
+
+// A namespace stands in place of its functions, which follow each other.
+json_t *tools_as_sent(const call *c) {
+  json_t *all = json_array(), *tool, *last = NULL;
+  size_t i;
+  json_array_foreach(c->p.tools, i, tool) {
+    json_t *space = json_object_get(tool, "own_name") ? json_object_get(tool, "namespace") : NULL;
+    if (!space || space != last) json_array_append(all, space ? space : tool);
+    last = space;
+  }
+  return all;
+}
+
+// ---- deferred tools -------------------------------------------------------------------------------------------------
+
+// Names in the tool_reference blocks of tool results.
+static json_t *referenced_names(const json_t *messages) {
+  json_t *names = json_object();
+  const json_t *message, *block, *part;
+  size_t i, j, k;
+  json_array_foreach(messages, i, message)
+    json_array_foreach(json_object_get(message, "content"), j, block)
+      json_array_foreach(json_object_get(block, "content"), k, part) {
+        const char *name = json_string_value(json_object_get(part, "tool_name"));
+        if (name && json_is_of(part, "tool_reference")) json_object_set_new(names, name, json_true());
+      }
+  return names;
+}
+
+static bool is_server_search(const json_t *tool) {
+  const char *type = json_string_value(json_object_get(tool, "type"));
+  return type && !strncmp(type, "tool_search_tool", 16);
+}
+
+int tools_defer(call *c) {
+  json_t *kept = json_array(), *names = referenced_names(c->p.messages), *known = json_object(), *tool;
+  const char *name;
+  size_t i;
+  bool shown = false;
+  json_array_foreach(c->p.tools, i, tool) shown = shown || is_server_search(tool);
+  json_array_foreach(c->p.tools, i, tool) {
+    name = json_string_value(json_object_get(tool, "name"));
+    if (name) json_object_set_new(known, name, json_true());
+    bool hidden = !shown && json_is_true(json_object_get(tool, "defer_loading"));
+    if (!hidden || !name || json_object_get(names, name)) json_array_append(kept, tool);
+  }
+  json_object_foreach(names, name, tool) if (!c->fault.status && !json_object_get(known, name))
+    fault_set(&c->fault, 400, "messages", "'messages' has a tool_reference to '%.100s', which is not one of the tools",
+              name);
+  if (c->p.tools) set_tools(c, kept);
+  else json_decref(kept);
+  json_decref(names);
+  json_decref(known);
+  return c->fault.status ? -1 : 0;
+}
+
+// ---- tool_choice ----------------------------------------------------------------------------------------------------
+
 static const char *name_of_tool(const json_t *tool) {
   const json_t *function = json_object_get(tool, "function");
   return json_string_value(json_object_get(function ? function : tool, "name"));

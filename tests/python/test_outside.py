@@ -35,6 +35,7 @@ SCRIPTS = {
     "5": [call("add", {"a": 1, "b": 2})],
     "6": [call("add", {"a": 3, "b": 4})],
     "7": ["It is", " done."],
+    "N": [call("crm__add", {"a": 1, "b": 2})],
     "9": ['{"name": "Paris",', ' "country": "France"}'],
     '"': ['eleven"}'],      # a text within a call that has to be
 }
@@ -202,6 +203,83 @@ def test_tools_of_codex(server):
     status, got = server.ask("/v1/responses", body)
     assert status == 200 and [item["type"] for item in got["output"]] == ["function_call"], got
     assert json.loads(got["output"][0]["arguments"]) == {"a": 1, "b": 2}
+
+
+NAMESPACES = [{"type": "namespace", "name": name, "description": f"About {name}.", "tools": [{"type": "function", **ADD["function"]}, {"type": "custom", "name": "sql"}]}
+              for name in ("crm", "mcp__x__")]
+
+
+def test_namespaces_of_codex(server):
+    """llama.cpp 24295, codex 23186, 36942: Codex groups the tools of an MCP server in a namespace; models never saw them, or calls came back with a name that
+    Codex does not know."""
+    tools = [*NAMESPACES, {"type": "function", **ADD["function"]}]
+    body = {"model": "told", "tools": tools, "input": "call N"}
+    status, got = server.ask("/v1/responses", body)
+    [made] = got["output"]
+    assert status == 200 and (made["namespace"], made["name"], json.loads(made["arguments"])) == ("crm", "add", {"a": 1, "b": 2}), got
+    assert got["tools"] == tools
+
+    events = chunks(server.ask("/v1/responses", {**body, "stream": True})[1])
+    items = [e["item"] for e in events if e["type"] in ("response.output_item.added", "response.output_item.done")]
+    assert len(items) == 2 and all((item["namespace"], item["name"]) == ("crm", "add") for item in items)
+    assert [e["name"] for e in events if e["type"] == "response.function_call_arguments.done"] == ["add"]
+    assert events[-1]["response"]["output"][0]["namespace"] == "crm"
+
+    plain = server.ask("/v1/responses", {**body, "input": "call 5"})[1]["output"][0]       # a function outside of a namespace
+    assert plain["name"] == "add" and "namespace" not in plain
+
+    result = {"type": "function_call_output", "call_id": made["call_id"], "output": "3, say 7"}
+    got = server.ask("/v1/responses", {**body, "input": [{"role": "user", "content": "call N"}, made, result]})[1]
+    assert got["output"][0]["content"][0]["text"] == "It is done."
+
+
+def test_what_a_model_sees_of_namespaces(server):
+    """The prompt is that of functions with both names; what is said about a namespace comes before its first function, and a call has both names again."""
+    def seen(tools, items):
+        return server.ask("/v1/responses/input_tokens", {"model": "told", "tools": tools, "input": items})[1]["input_tokens"]
+
+    flat = [{"type": "function", **ADD["function"], "name": name, "description": f"About {about}.\n\nit"} for name, about in
+            (("crm__add", "crm"), ("mcp__x__add", "mcp__x__"))]
+    made = {"type": "function_call", "call_id": "c", "name": "add", "arguments": "{}"}
+    assert seen(NAMESPACES, [made]) == seen(flat, [made])
+    assert seen(flat, [{**made, "namespace": "crm"}]) == seen(flat, [{**made, "name": "crm__add"}]) == seen(flat, [made]) + len("crm__")
+    assert seen(flat, [{**made, "namespace": "mcp__x__"}]) == seen(flat, [made]) + len("mcp__x__")
+
+
+def test_a_namespace_s_odd_members(server):
+    """Tools inside a namespace that are no functions are named as ignored; a namespace without tools has none."""
+    odd = [1, {"type": "custom", "name": "sql"}, {"type": "function"}, {"type": "function", "name": 1}]
+    for inner in odd, [], None, {}, "x":
+        for name in "crm", None, 1:
+            status, got = server.ask("/v1/responses", {"model": "told", "tools": [{"type": "namespace", "name": name, "tools": inner}], "input": "say 1"})
+            assert status == 200 and got["output"][0]["content"][0]["text"] == "Hello, how are you?", got
+    assert server.ask("/v1/responses", {"model": "told", "tools": [{"type": "namespace", "name": "crm", "tools": odd}], "input": "say 1"})[0] == 200
+    ignored = server.headers["Weft-Ignored"]
+    assert [f"tools[0].tools[{i}]" in ignored for i in range(5)] == [True] * 4 + [False], ignored
+
+
+def test_tools_that_claude_code_finds(server):
+    """Claude Code 2.1 shows most tools only when the model has searched for them: a tool_reference in a result was refused, and three requests of each
+    conversation failed."""
+    deferred = {"name": "fetch", "description": "gets a page", "input_schema": fields(url={"type": "string"}), "defer_loading": True}
+    search = {"name": "search", "description": "finds tools", "input_schema": fields(query={"type": "string"})}
+    found = [{"role": "user", "content": "find"}, {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "search", "input": {"query": "page"}}]},
+             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "tool_reference", "tool_name": "fetch"}]},
+                                          {"type": "text", "text": "say 1"}]}]
+
+    def count(tools, messages):
+        return server.ask("/v1/messages/count_tokens", {"model": "told", "tools": tools, "messages": messages})
+
+    hidden, shown = count([search, deferred], user("say 1")), count([search, {**deferred, "defer_loading": False}], user("say 1"))
+    assert hidden == count([search], user("say 1")) and shown[1]["input_tokens"] > hidden[1]["input_tokens"] + 100
+    assert count([search, deferred], found) == count([search, {**deferred, "defer_loading": False}], found)
+    status, got = server.ask("/v1/messages", {"model": "told", "max_tokens": 9, "tools": [search, deferred], "messages": found})
+    assert status == 200 and got["content"][0]["text"] == "Hello, how are you?", got
+
+    status, got = count([search], found)
+    assert status == 400 and "tool_reference to 'fetch'" in got["error"]["message"]
+    runs = {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}     # Anthropic's server would search: here nothing does
+    assert count([search, deferred, runs], user("say 1")) == shown
 
 
 def test_results_of_calls_in_parts(server):
