@@ -1,4 +1,5 @@
-// Rows of the table of classes (hf_classes.c) for further mixtures of experts: DeepSeek V4.
+// Rows of the table of classes (hf_classes.c) for further mixtures of experts, and dense models of their
+// families: DeepSeek V4, GLM 4 of 2024, Solar Open, InternLM3 and Ling 2.
 #include <stdlib.h>
 #include <string.h>
 #include "model/hf_impl.h"
@@ -191,6 +192,77 @@ static int v4_more(hf *h, error *err) {
   return hf_put_computed(h, "embedding_length_out", (uint64_t)width * streams, "hc_mult", err);
 }
 
+// ---- GLM 4 of 2024, Solar Open and InternLM3 ------------------------------------------------------------------------
+
+#define BLOCK "model.layers.*."
+#define EXPERTS(n) \
+  HF_EXPERTS(BLOCK n), HF_SHARED_EXPERT(BLOCK n ".shared_experts"), \
+  {BLOCK n ".gate.e_score_correction_bias", "blk.*.exp_probs_b.bias", 0, 0}
+static const hf_rule glm_rules[] = {{BLOCK "mlp.gate_up_proj", "blk.*.ffn_up", 0, 0}, {0}};
+
+// Files have no key for the size of a head if it is the width divided by the heads.
+static int prepare_chatglm(hf *h, error *err) {
+  uint32_t width, heads, size;
+  bool found;
+  if (hf_need_u32(h, "hidden_size", &width, err) || hf_need_u32(h, "num_attention_heads", &heads, err) ||
+      hf_u32(h, "head_dim", &size, &found, err))
+    return -1;
+  if (found && size == width / heads) json_object_del(h->text, "head_dim");
+  return 0;
+}
+
+static const hf_rule solar_rules[] = {
+  {BLOCK "post_attention_layernorm", "blk.*.post_attention_norm", 0, 0}, EXPERTS("mlp"), {0}};
+static const hf_key solar_keys[] = {
+  {"expert_feed_forward_length", HF_U32, "moe_intermediate_size"},
+  {"expert_shared_count", HF_U32, "n_shared_experts"},
+  {"expert_weights_scale", HF_F32_KEY, "routed_scaling_factor"},
+  {"expert_weights_norm", HF_BOOL, "norm_topk_prob"},
+  {0},
+};
+
+static int solar_more(hf *h, error *err) {
+  gguf_head_u32(h->head, hf_arch_key(h, "expert_gating_func"), 2);
+  return hf_put_rotated(h, 1, err);
+}
+
+static const hf_rule internlm3_rules[] = {HF_WOVEN, {0}};
+static const hf_key internlm3_keys[] = {{"vocab_size", HF_U32, "vocab_size"}, {0}};
+
+// Scaling that depends on the length begins beyond the context that the file has.
+static int internlm3_more(hf *h, error *err) {
+  const char *type = hf_rope_type(h);
+  if (type && !strcmp(type, "dynamic")) h->rotation_read = true;
+  return hf_put_rope_dims(h, 1, err);
+}
+
+// ---- Ling 2 ---------------------------------------------------------------------------------------------------------
+
+static const hf_rule ling2_rules[] = {
+  {"model.word_embeddings", "token_embd", 0, 0},
+  {BLOCK "attention.query_key_value", "blk.*.attn_qkv", 0, 0},
+  {BLOCK "attention.dense", "blk.*.attn_output", 0, 0},
+  {BLOCK "attention.query_layernorm", "blk.*.attn_q_norm", 0, 0},
+  {BLOCK "attention.key_layernorm", "blk.*.attn_k_norm", 0, 0},
+  {BLOCK "mlp.gate.expert_bias", "blk.*.exp_probs_b.bias", 0, 0},
+  {BLOCK "final_layernorm", "blk.*.layer_output_norm", 0, 0},
+  HF_NEXTN,
+  EXPERTS("mlp"),
+  {0},
+};
+static const hf_key ling2_keys[] = {
+  {"vocab_size", HF_U32, "vocab_size"},
+  {"leading_dense_block_count", HF_U32, "first_k_dense_replace"},
+  {"expert_feed_forward_length", HF_U32, "moe_intermediate_size"},
+  {"expert_shared_count", HF_U32, "num_shared_experts"},
+  {"expert_shared_feed_forward_length", HF_U32, "moe_shared_expert_intermediate_size"},
+  {"expert_weights_scale", HF_F32_KEY, "routed_scaling_factor"},
+  {"expert_weights_norm", HF_BOOL, "norm_topk_prob"},
+  {0},
+};
+
+static int ling2_more(hf *h, error *err) { return hf_put_rotated(h, 0.5, err) || hf_put_nextn(h, err) ? -1 : 0; }
+
 // ---- the rows -------------------------------------------------------------------------------------------------------
 
 const hf_class hf_classes_mixtures[] = {
@@ -211,5 +283,43 @@ const hf_class hf_classes_mixtures[] = {
    .keys = v4_keys,
    .rules = v4_rules,
    .more = v4_more},
+  {.name = "GlmForCausalLM",
+   .arch = "chatglm",
+   .vocab = HF_VOCAB_CHATGLM,
+   .musts = "hidden_act=silu",
+   .defaults = "{\"rms_norm_eps\":1.5625e-7,\"rope_theta\":10000.0,\"head_dim\":128}",
+   .prepare = prepare_chatglm,
+   .rules = glm_rules,
+   .more = hf_glm4_more},
+  {.name = "SolarOpenForCausalLM",
+   .arch = "glm4moe",
+   .vocab = HF_VOCAB_SOLAR,
+   .musts = "hidden_act=silu attention_bias=false scoring_func=sigmoid use_qk_norm=false first_k_dense_replace=0",
+   .defaults = "{\"rms_norm_eps\":1e-5,\"rope_theta\":1e6,\"head_dim\":128,\"n_shared_experts\":1,"
+               "\"routed_scaling_factor\":1.0,\"norm_topk_prob\":true,\"n_group\":1,\"topk_group\":1}",
+   .keys = solar_keys,
+   .rules = solar_rules,
+   .more = solar_more},
+  {.name = "InternLM3ForCausalLM",
+   .arch = "llama",
+   .vocab = HF_VOCAB_INTERNLM3,
+   .own_scaling = true,
+   .musts = "hidden_act=silu attention_bias=false mlp_bias=false qkv_bias=false bias=false",
+   .defaults = "{\"rms_norm_eps\":1e-5,\"rope_theta\":10000.0,\"head_dim\":128}",
+   .head_dim = true,
+   .keys = internlm3_keys,
+   .rules = internlm3_rules,
+   .more = internlm3_more},
+  {.name = "BailingMoeV2ForCausalLM",
+   .arch = "bailingmoe2",
+   .needs = "routed_scaling_factor first_k_dense_replace num_shared_experts",
+   .musts = "hidden_act=silu use_bias=false use_qkv_bias=false use_qk_norm=true score_function=sigmoid norm_head=false "
+            "moe_router_enable_expert_bias=true use_rmsnorm=true rotary_dim=none use_sliding_window=false",
+   .derived = "moe_shared_expert_intermediate_size=moe_intermediate_size*num_shared_experts",
+   .defaults = "{\"rms_norm_eps\":1e-6,\"rope_theta\":600000.0,\"score_function\":\"sigmoid\","
+               "\"norm_topk_prob\":true,\"n_group\":8,\"topk_group\":4}",
+   .keys = ling2_keys,
+   .rules = ling2_rules,
+   .more = ling2_more},
   {0},
 };

@@ -250,14 +250,17 @@ static void find_role_ids(const hf *h, const json_t *tokenizer, const json_t *se
   }
 }
 
-// Special tokens of GLM and dots3-note have fixed names, used if no other id is given.
+// Special tokens of GLM, Solar Open and dots3-note have fixed names, used if no other id is given.
 static int find_glm_roles(const hf *h, const json_t *tokenizer, role_list *r, error *err) {
   static const struct { enum hf_vocab of; enum role role; const char *text; } glm[] = {
     {HF_VOCAB_GLM, EOS, "<|endoftext|>"},     {HF_VOCAB_GLM, EOT, "<|user|>"},
     {HF_VOCAB_GLM, UNK, "<|endoftext|>"},     {HF_VOCAB_GLM, BOS, "<|endoftext|>"},
     {HF_VOCAB_GLM_MOE, BOS, "[gMASK]"},       {HF_VOCAB_GLM_MOE, EOT, "<|user|>"},
     {HF_VOCAB_GLM_MOE, UNK, "<|endoftext|>"}, {HF_VOCAB_GLM_MOE, EOM, "<|observation|>"},
-    {HF_VOCAB_DOTS3, EOT, "<|endofassistant|>"}};
+    {HF_VOCAB_DOTS3, EOT, "<|endofassistant|>"}, {HF_VOCAB_CHATGLM, EOS, "<|endoftext|>"},
+    {HF_VOCAB_CHATGLM, EOT, "<|user|>"},      {HF_VOCAB_CHATGLM, UNK, "<|endoftext|>"},
+    {HF_VOCAB_SOLAR, EOS, "<|endoftext|>"},   {HF_VOCAB_SOLAR, EOT, "<|endoftext|>"},
+    {HF_VOCAB_SOLAR, UNK, "<unk>"},           {HF_VOCAB_SOLAR, BOS, "<|startoftext|>"}};
   size_t k;
   json_t *said;
   for (size_t i = 0; i < COUNT(glm); i++) {
@@ -289,6 +292,16 @@ static void find_muse_roles(const hf *h, const json_t *tokenizer, role_list *r) 
     if (is_text(text_in(said, "content"), "<|eot|>")) r->id[EOT] = json_integer_value(json_object_get(said, "id"));
 }
 
+// The token that ends an answer of InternLM3, if there is one and it is special.
+static void find_internlm3_roles(const hf *h, const json_t *settings, role_list *r) {
+  const char *id;
+  json_t *said;
+  if (h->class->vocab != HF_VOCAB_INTERNLM3 || r->id[EOS] < 0) return;
+  json_object_foreach(json_object_get(settings, "added_tokens_decoder"), id, said)
+    if (is_text(text_in(said, "content"), "<|im_end|>") && json_is_true(json_object_get(said, "special")))
+      r->id[EOS] = strtol(id, NULL, 10);
+}
+
 static int put_roles(hf *h, const json_t *tokenizer, const json_t *settings, error *err) {
   role_list r = {0};
   read_role_texts(settings, &r);
@@ -297,6 +310,7 @@ static int put_roles(hf *h, const json_t *tokenizer, const json_t *settings, err
   if (find_glm_roles(h, tokenizer, &r, err)) return -1;
   find_laguna_roles(h, &r);
   find_muse_roles(h, tokenizer, &r);
+  find_internlm3_roles(h, settings, &r);
   for (int i = 0; i < ROLES; i++) {
     if (r.id[i] < 0 || i == CLS) continue;                 // GGUF has no CLS here: it is BOS
     if ((uint64_t)r.id[i] >= h->n_vocab && h->pieces) continue;
@@ -622,7 +636,8 @@ static int put_word_list(hf *h, const json_t *tokenizer, json_t *settings, error
   hf_pieces *pieces = NULL;
   enum hf_vocab kind = h->class->vocab;
   const json_t *prefix = json_object_get(settings, "add_prefix_space");
-  bool bytes = kind == HF_VOCAB_GLM || kind == HF_VOCAB_GLM_MOE || kind == HF_VOCAB_LLADA ||
+  bool bytes = kind == HF_VOCAB_GLM || kind == HF_VOCAB_CHATGLM || kind == HF_VOCAB_SOLAR || kind == HF_VOCAB_GLM_MOE ||
+               kind == HF_VOCAB_LLADA ||
                (kind == HF_VOCAB_PHI3 && is_text(text_in(settings, "tokenizer_class"), "GPT2Tokenizer"));
   if (kind == HF_VOCAB_GEMMA4) return put_gemma4(h, tokenizer, settings, err);
   if (kind != HF_VOCAB_WORDPIECE && !bytes && hf_read_pieces(h, &pieces, err)) return -1;
@@ -633,7 +648,7 @@ static int put_word_list(hf *h, const json_t *tokenizer, json_t *settings, error
   if (unigram && !pieces)
     return hf_fail(h, kind == HF_VOCAB_XLMR ? "sentencepiece.bpe.model" : "spiece.model", NULL, err,
                    "is missing, and tokenizer.json has no vocabulary of Unigram");
-  if (kind == HF_VOCAB_LLAMA && json_is_boolean(prefix))
+  if ((kind == HF_VOCAB_LLAMA || kind == HF_VOCAB_INTERNLM3) && json_is_boolean(prefix))
     gguf_head_bool(h->head, "tokenizer.ggml.add_space_prefix", json_is_true(prefix));
   if (pieces && kind == HF_VOCAB_GEMMA) gguf_head_bool(h->head, "tokenizer.ggml.add_space_prefix", false);
   h->pieces = pieces;
@@ -646,7 +661,7 @@ static int put_fixed(hf *h, error *err) {
   uint32_t end;
   bool found;
   bool begins = kind == HF_VOCAB_GEMMA4 || kind == HF_VOCAB_LLADA || kind == HF_VOCAB_MODERNBERT;
-  if (begins || kind == HF_VOCAB_PHI2 || kind == HF_VOCAB_EUROBERT)
+  if (begins || kind == HF_VOCAB_PHI2 || kind == HF_VOCAB_EUROBERT || kind == HF_VOCAB_CHATGLM)
     gguf_head_bool(h->head, "tokenizer.ggml.add_bos_token", begins);
   if (kind == HF_VOCAB_MODERNBERT) {
     gguf_head_bool(h->head, "tokenizer.ggml.add_eos_token", true);

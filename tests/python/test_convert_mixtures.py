@@ -96,7 +96,13 @@ YARN = RECORDS["deepseek4"]["config"]["rope_scaling"]
 
 @pytest.mark.parametrize("kind, change, expected", [
     *((k, {key: value}, f"'{key}': {value if isinstance(value, str) else json.dumps(value)}, but files of {arch}") for k, arch, key, value in (
-        ("deepseek4", "deepseek4", "scoring_func", "sigmoid"), ("deepseek4", "deepseek4", "norm_topk_prob", False), ("deepseek4", "deepseek4", "num_key_value_heads", 2))),
+        ("deepseek4", "deepseek4", "scoring_func", "sigmoid"), ("deepseek4", "deepseek4", "norm_topk_prob", False), ("deepseek4", "deepseek4", "num_key_value_heads", 2),
+        ("glm", "chatglm", "hidden_act", "gelu"), ("solar", "glm4moe", "use_qk_norm", True), ("solar", "glm4moe", "first_k_dense_replace", 1), ("internlm3", "llama", "qkv_bias", True), ("internlm3", "llama", "bias", True),
+        ("ling2", "bailingmoe2", "norm_head", True), ("ling2", "bailingmoe2", "use_qk_norm", False), ("ling2", "bailingmoe2", "moe_router_enable_expert_bias", False), ("ling2", "bailingmoe2", "score_function", "softmax"))),
+    *(("ling2", {key: None}, f"'{key}': is missing") for key in ("routed_scaling_factor", "first_k_dense_replace", "num_shared_experts")),
+    ("ling2", {"num_shared_experts": 1 << 31, "moe_shared_expert_intermediate_size": None}, "'num_shared_experts': 2147483648 is too much"),
+    ("internlm3", {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "'rope_type': 'yarn', which files of llama do not have"),
+    ("glm", {"rope_parameters": {"mrope_section": [2, 3, 3]}}, "'mrope_section': positions of pictures are not known"),
     ("deepseek4", {"compress_ratios": [0, 4, 128]}, "'compress_ratios': is not a list of 4 layers"),
     ("deepseek4", {"compress_ratios": [0, 4, 64, 4]}, "'compress_ratios': has what is neither 0, 4 nor 128 at 2"),
     ("deepseek4", {"layer_types": KINDS[:3]}, "'layer_types': is not a list of 4 layers"),
@@ -127,3 +133,46 @@ def test_defaults_of_deepseek_v4(run_weft, tmp_path):
     k = {n.removeprefix("deepseek4."): v for n, v in keys(run_weft, folders.write(tmp_path / "deepseek4", record), tmp_path / "out.gguf")[0].items()}
     assert [k["attention.compress_ratios"], k["hash_layer_count"], k["rope.dimension_count"], k["swiglu_clamp_exp"], k["expert_gating_func"]] == [[128, 128, 128, 4], 3, 4, [10.0] * 4, 4]
     assert [k["attention.indexer.top_k"], k["attention.sliding_window"], k["hyper_connection.sinkhorn_iterations"], k["expert_weights_scale"], k["expert_weights_norm"]] == [512, 128, 20, 1.5, True]
+
+
+def test_what_files_of_glm_say(run_weft, tmp_path):
+    """The context, the epsilon and the base of rotation, which the converter takes from other keys. The size of a head only if the width does not give it."""
+    folder, out = folders.write(tmp_path / "glm", RECORDS["glm"]), tmp_path / "out.gguf"
+    put(folder, lambda c: c.update(max_position_embeddings=300, rms_norm_eps=0.25, rope_parameters={"rope_type": "default", "rope_theta": 5e6}))
+    k = {n.removeprefix("chatglm."): v for n, v in keys(run_weft, folder, out)[0].items()}
+    assert [k["context_length"], k["attention.layer_norm_rms_epsilon"], k["rope.freq_base"], k["rope.dimension_count"]] == [300, 0.25, 5e6, 8] and "attention.key_length" not in k
+    put(folder, lambda c: [c.pop(key) for key in ("rms_norm_eps", "rope_parameters", "head_dim")])
+    error, _ = made(run_weft, folder, out)                 # heads of 128 elements, the class's default, are not those of the folder
+    assert "attn_q" in error, error
+
+
+def test_tokens_of_glm_and_solar(run_weft, tmp_path):
+    """Those with roles have fixed names; a role that the folder gives stays."""
+    for kind, lacks, token in (("glm", "<|user|>", 271), ("solar", "<|startoftext|>", 270)):
+        folder, out = folders.write(tmp_path / kind, RECORDS[kind]), tmp_path / "out.gguf"
+        k = keys(run_weft, folder, out)[0]
+        assert k["tokenizer.ggml.eot_token_id" if kind == "glm" else "tokenizer.ggml.bos_token_id"] == token
+        assert kind == "solar" or k["tokenizer.ggml.add_bos_token"] is False
+        tokenizer = json.loads((folder / "tokenizer.json").read_text())
+        for t in tokenizer["added_tokens"]:
+            t["content"] = "<|other|>" if t["content"] == lacks else t["content"]
+        (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+        assert f"key 'added_tokens': has no {lacks}" in made(run_weft, folder, out)[0]
+
+
+def test_the_rotated_share_of_solar(run_weft, tmp_path):
+    """All of a head, if the folder does not say it; the converter takes half."""
+    folder, out = folders.write(tmp_path / "solar", RECORDS["solar"]), tmp_path / "out.gguf"
+    put(folder, lambda c: c["rope_parameters"].pop("partial_rotary_factor"))
+    assert keys(run_weft, folder, out)[0]["glm4moe.rope.dimension_count"] == 32
+    put(folder, lambda c: c["rope_parameters"].update(partial_rotary_factor=0.5))
+    assert keys(run_weft, folder, out)[0]["glm4moe.rope.dimension_count"] == 16
+
+
+def test_what_ends_an_answer_of_internlm3(run_weft, tmp_path):
+    folder, out = folders.write(tmp_path / "internlm3", RECORDS["internlm3"]), tmp_path / "out.gguf"
+    assert keys(run_weft, folder, out)[0]["tokenizer.ggml.eos_token_id"] == 5
+    settings_ = json.loads((folder / "tokenizer_config.json").read_text())
+    settings_["added_tokens_decoder"]["5"]["special"] = False
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings_))
+    assert keys(run_weft, folder, out)[0]["tokenizer.ggml.eos_token_id"] == 2

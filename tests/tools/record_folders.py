@@ -181,6 +181,12 @@ V4_NAMES = [("model.", ""), ("embed_tokens", "embed"), ("hc_head.hc_", "hc_head_
 V4_BESIDES = {"layers.0.ffn.gate.bias": [4], **{f"layers.{i}.ffn.gate.bias_vl": [4] for i in range(4)}, "mtp.0.enorm.weight": [64], "image_newline": [64]}
 
 
+LING = {"architectures": ["BailingMoeV2ForCausalLM"], "model_type": "bailing_moe", "num_experts": 4, "n_routed_experts": None, "num_shared_experts": 1, "n_shared_experts": None, "score_function": "sigmoid", "use_qk_norm": True, "use_qkv_bias": False, "use_bias": False, "norm_head": False,
+        "moe_router_enable_expert_bias": True, "rope_theta": 600000.0, "rope_parameters": None, "partial_rotary_factor": 0.5, "num_nextn_predict_layers": 1, "moe_shared_expert_intermediate_size": 32}
+LING_NAMES = [("embed_tokens", "word_embeddings"), ("self_attn.o_proj", "attention.dense"), ("self_attn.q_norm", "attention.query_layernorm"), ("self_attn.k_norm", "attention.key_layernorm"), ("e_score_correction_bias", "expert_bias")]
+LING_BESIDES = {f"model.layers.{i}.attention.query_key_value.weight": [128, 64] for i in range(3)}
+
+
 def in_pairs(tensors):
     """Experts of DeepSeek V4 as published folders have them."""
     codes = {}
@@ -369,7 +375,14 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
     "glm4lite": ("Glm4MoeLiteForCausalLM", "Glm4MoeLiteConfig", {**LATENT, "q_lora_rank": 24, "n_shared_experts": 1, "pad_token_id": 0, "eos_token_id": 2}, {**GLM_MOE, "after": MTP, "said": {"num_nextn_predict_layers": 1, "topk_method": "noaux_tc", "scoring_func": "sigmoid", "first_k_dense_replace": 1}}),
     "youtu": ("YoutuForCausalLM", "YoutuConfig", {"num_key_value_heads": 4, "q_lora_rank": 24, "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 24, "bos_token_id": 1, "eos_token_id": 2}),
     "deepseek4": ("DeepseekV4ForCausalLM", "DeepseekV4Config", V4, {"as_is": True, "said": V4_SAID, "names": V4_NAMES, "coded": in_pairs, "besides": V4_BESIDES, "integers": {"layers.0.ffn.gate.tid2eid": [[i * i % 4, (i * i + 1 + i % 3) % 4] for i in range(320)]}}),
+    "glm": ("GlmForCausalLM", "GlmConfig", {"head_dim": 16, "pad_token_id": 0, "eos_token_id": [269, 271], "max_position_embeddings": 64, "rms_norm_eps": 1e-5}, GLM),
+    "solar": ("SolarOpenForCausalLM", "SolarOpenConfig", {"head_dim": 32, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "intermediate_size": None, "rope_parameters": {**YARN, "partial_rotary_factor": 1.0}},
+              {"own": {"added": ["<|endoftext|>", "<|startoftext|>", "<unk>"]}, "tokenizer_config": make_folder.settings(eos_token="<|endoftext|>")}),
+    "internlm3": ("LlamaForCausalLM", "LlamaConfig", {"head_dim": 32}, {**WITH_PIECES, "tokenizer_config": {**WITH_PIECES["tokenizer_config"], "eos_token": "</s>", "add_prefix_space": False, "added_tokens_decoder": {**ADDED, "5": {"content": "<|im_end|>", "special": True}}},
+                  "as_is": True, "answers": True, "said": {"architectures": ["InternLM3ForCausalLM"], "model_type": "internlm3", "rope_parameters": None, "rope_theta": 50000000, "rope_scaling": {"rope_type": "dynamic", "factor": 6.0}, "qkv_bias": False, "bias": False, "attention_bias": None, "mlp_bias": None}}),
     # classes that are Python code in published folders
+    "ling2": ("Glm4MoeForCausalLM", "Glm4MoeConfig", {"head_dim": 16, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "routed_scaling_factor": 2.5, "use_qk_norm": True, "first_k_dense_replace": 1, "n_group": 2, "topk_group": 1, "pad_token_id": 0},
+              {"as_is": True, "said": LING, "after": {"eh_proj": [64, 128], "enorm": [64], "hnorm": [64], "final_layernorm": [64]}, "names": LING_NAMES, "without": ("q_proj.weight", "k_proj.weight", "v_proj.weight"), "besides": LING_BESIDES}),
     "minicpm": ("LlamaForCausalLM", "LlamaConfig", {"rope_parameters": {**LONG, "original_max_position_embeddings": 512}}, {**WITH_PIECES, "as_is": True, "said": {"architectures": ["MiniCPMForCausalLM"], "model_type": "minicpm", "scale_emb": 6, "scale_depth": 1.0, "dim_model_base": 32}}),
     "graniteswitch": ("GraniteMoeSharedForCausalLM", "GraniteMoeSharedConfig", {**SCALES, "shared_intermediate_size": 96, "num_local_experts": 0, "num_experts_per_tok": 0},
                       {"as_is": True, "said": SWITCH, "without": ("",), "besides": switch_tensors()}),
@@ -560,7 +573,7 @@ def record(llama_cpp, name):
         tensors = {n.replace(a, b): s for n, s in tensors.items()}
     if coded:
         tensors, more["codes"] = coded(tensors)
-    own_name = saved["architectures"] == [model]
+    own_name = more.pop("answers", saved["architectures"] == [model])
     made = {**more, "config": saved, "tensors": tensors, "keys": {}, "made": {}}
     with tempfile.TemporaryDirectory() as folder:
         for dtype, outs in TYPES.items():
