@@ -282,25 +282,6 @@ static inline kt_backend kt_backend_ptx(void) {
   return b;
 }
 
-// What NVIDIA's driver would get, for the processor that reads it in its place (fake_cuda/ptx.c).
-static inline ptx *kt_ptx(const program *p, descriptor_set descriptors) {
-  error err = {0};
-  str text = {0};
-  bytes object = {0};
-  char why[400];
-  if (render_nvptx(p, &(render_options){.descriptors = descriptors}, &text, &err)) rig_fail("render", &err, NULL);
-  if (llvm_compile_for("nvptx64-nvidia-cuda", str_c(&text), "sm_80", "", &object, NULL, &err))
-    rig_fail("llvm", &err, str_c(&text));
-  str_free(&text);
-  str_addn(&text, (const char *)object.at, object.n);
-  ptx *k = ptx_read(str_c(&text), why, sizeof why);
-  if (!k) { error_set(&err, "%s", why); rig_fail("ptx", &err, str_c(&text)); }
-  if (debug_level() >= 7) fprintf(stderr, "%s", str_c(&text));
-  bytes_free(&object);
-  str_free(&text);
-  return k;
-}
-
 // What Apple's compiler would get, as C++ on this processor.
 static inline metal_kernel *kt_metal(const program *p) {
   error err = {0};
@@ -402,7 +383,7 @@ static inline kt_code kt_compile_program(program *p, const kt_backend *b) {
   case KT_REF: c.ref = ref_compile(c.p); break;
   case KT_LLVM: c.native = kt_llvm(c.p, &b->cpu); break;
   case KT_C: c.native = rig_cc(c.p, "cc -Wno-psabi"); break;
-  case KT_PTX: c.ptx = kt_ptx(c.p, b->t.descriptors); break;
+  case KT_PTX: c.ptx = rig_ptx_read(c.p, &(render_options){.descriptors = b->t.descriptors}); break;
   case KT_METAL: c.metal = kt_metal(c.p); break;
   case KT_VK: c.vk = rig_vulkan_compile(c.p); break;
   case KT_CL:

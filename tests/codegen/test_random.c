@@ -216,6 +216,12 @@ static void test_opencl(void **state) {
   run_seeds(&b, 5);
 }
 
+static void test_ptx(void **state) {
+  (void)state;
+  kt_backend b = kt_backend_ptx();
+  run_seeds(&b, 5);
+}
+
 static void test_metal(void **state) {
   (void)state;
   kt_backend b = kt_backend_metal();
@@ -234,7 +240,7 @@ int main(int argc, char **argv) {
   if (argc > 1) { first = strtoull(argv[1], NULL, 10); count = argc > 2 ? strtoull(argv[2], NULL, 10) : 1; }
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_reference), cmocka_unit_test(test_interpreted), cmocka_unit_test(test_native),
-    cmocka_unit_test(test_v2),        cmocka_unit_test(test_opencl),
+    cmocka_unit_test(test_v2),        cmocka_unit_test(test_opencl),     cmocka_unit_test(test_ptx),
     cmocka_unit_test(test_metal),     cmocka_unit_test(test_vulkan),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -212,6 +212,39 @@ static void test_copies_in_bounds(void **state) {
   str_free(&text);
 }
 
+// A number of `bits` bits, in a register of 64: with its sign, or with zeros.
+static uint64_t in_register(uint64_t v, bool is_signed, int bits) {
+  int cut = 64 - bits;
+  return is_signed ? (uint64_t)((int64_t)(v << cut) >> cut) : v << cut >> cut;
+}
+
+static bool in_stored(uint64_t at, size_t n) { return at == (uint64_t)(uintptr_t)stored && n == 8; }
+
+// Conversions between integers: to more bytes by the sign of what is converted, to fewer ones by cutting off.
+static void test_conversions(void **state) {
+  (void)state;
+  static const uint64_t values[] = {0, 1, 127, 128, 200, 0xa5c3, 0x8000, 0x12345680, 0xfedcba98, 0x8000000000000080};
+  for (int from = 0; from < 8; from++)
+    for (int to = 0; to < 8; to++)
+      for (size_t n = 0; n < COUNT(values); n++) {
+        int bits = 8 << from / 2, to_bits = 8 << to / 2;
+        char text[600], why[400] = "";
+        snprintf(text, sizeof text,
+                 ".visible .entry k(\n.param .u64 k_param_0\n)\n{\nld.param.b64 %%rd1, [k_param_0];\n"
+                 "mov.b64 %%rd2, 0x%llx;\ncvt.%c%d.%c%d %%rd3, %%rd2;\nst.global.b64 [%%rd1], %%rd3;\nret;\n}\n",
+                 (unsigned long long)values[n], "us"[to % 2], to_bits, "us"[from % 2], bits);
+        ptx *k = ptx_read(text, why, sizeof why);
+        assert_string_equal(why, "");
+        uint64_t got, at = (uint64_t)(uintptr_t)stored;
+        static const unsigned one[3] = {1, 1, 1};
+        assert_int_equal(ptx_run(k, one, one, &at, in_stored, why, sizeof why), 0);
+        memcpy(&got, stored, sizeof got);
+        uint64_t want = in_register(in_register(values[n], from % 2, bits), to % 2, to_bits);
+        if (got != want) fail_msg("%llx, should be %llx: %s", (unsigned long long)got, (unsigned long long)want, text);
+        ptx_free(k);
+      }
+}
+
 static void test_tiles_are_a_processors(void **state) {
   (void)state;
   rig *r = rig_new();
@@ -232,7 +265,7 @@ static void test_tiles_are_a_processors(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_product), cmocka_unit_test(test_swaps),
                                      cmocka_unit_test(test_alignment), cmocka_unit_test(test_copies),
-                                     cmocka_unit_test(test_copies_in_bounds),
+                                     cmocka_unit_test(test_copies_in_bounds), cmocka_unit_test(test_conversions),
                                      cmocka_unit_test(test_tiles_are_a_processors)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -188,7 +188,9 @@ static bool read_op(ptx *k, char *s, instr *i) {
 
 // CVT and SETP; S: signed.
 static void quicken_by_type(instr *i) {
-  type t = i->op == CVT ? i->from : i->t;
+  // to no more bytes: the upper ones are cut off, and a wider register gets the sign of what is left
+  bool cuts = i->op == CVT && i->t.kind != F && i->from.kind != F && i->t.bytes <= i->from.bytes;
+  type t = i->op == CVT && !cuts ? i->from : i->t;
   i->shift = 64 - 8 * t.bytes;
   if (i->op == SETP && !i->combine && t.kind != P && (t.kind != F || t.bytes == 4)) {
     i->quick = t.kind == F ? Q_SETP_F : t.kind == S ? Q_SETP_S : Q_SETP_U;

@@ -341,7 +341,7 @@ static void compute(item *t, const instr *i) {
       break;
     }
     r = convert(i, s[0]);
-    if (i->t.kind == S) bytes = 8;                    // a wider register gets the sign
+    if (i->t.kind == S) { r = (uint64_t)as_int(r, i->t); bytes = 8; }       // a wider register gets the sign
     break;
   case PRMT: r = permute(s[0], s[1], s[2]); break;
   case DP4A: r = dot(i, s[0], s[1], s[2]); bytes = 4; break;

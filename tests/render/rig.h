@@ -22,6 +22,7 @@
 #include "device/opencl.h"
 #include "device/ref.h"
 #include "device/vulkan.h"
+#include "fake_cuda/ptx.h"
 #include "fake_metal/run.h"
 #include "graph/half.h"
 #include "render/render.h"
@@ -148,17 +149,27 @@ static inline cpu_target rig_cpu(void) {
   return t;
 }
 
+// The range over tiles, which programs for processors alone have, or NULL.
+static inline uop *rig_tiles(const program *p) {
+  for (size_t i = 0; i < p->n; i++) if (p->at[i]->op == OP_RANGE && p->at[i]->b == AXIS_GLOBAL) return p->at[i];
+  return NULL;
+}
+
 // The text that a back end's compiler would get.
 static inline void rig_render(const program *p, const char *backend) {
   error err = {0};
   str text = {0};
   cpu_target t = rig_cpu();
   render_options o = cpu_render_options(&t);
+  uop *tiles = !strcmp(backend, "ptx") ? rig_tiles(p) : NULL;       // a loop for a work-item
+  if (tiles) tiles->b = AXIS_LOOP;
   int r = !strcmp(backend, "llvm")     ? render_llvm(p, &o, &text, &err)
         : !strcmp(backend, "opencl")   ? render_opencl(p, NULL, &text, &err)
         : !strcmp(backend, "metal")    ? render_metal(p, NULL, &text, &err)
         : !strcmp(backend, "vulkan")   ? render_spirv(p, NULL, &text, &err)
+        : !strcmp(backend, "ptx")      ? render_nvptx(p, NULL, &text, &err)
                                        : render_c(p, NULL, &text, &err);
+  if (tiles) tiles->b = AXIS_GLOBAL;
   if (r) rig_fail("render", &err, NULL);
   str_free(&text);
 }
@@ -298,6 +309,61 @@ static inline void rig_vulkan(const program *p, unsigned char **bufs, const int6
   rig_vulkan_without(0, p, bufs, vars, lo, hi);
 }
 
+// What NVIDIA's driver would get, for the processor that reads it in its place (fake_cuda/ptx.c).
+static inline ptx *rig_ptx_read(const program *p, const render_options *o) {
+  error err = {0};
+  str text = {0};
+  bytes object = {0};
+  char why[400];
+  if (render_nvptx(p, o, &text, &err)) rig_fail("render", &err, NULL);
+  if (llvm_compile_for("nvptx64-nvidia-cuda", str_c(&text), "sm_80", "", &object, NULL, &err))
+    rig_fail("llvm", &err, str_c(&text));
+  str_free(&text);
+  str_addn(&text, (const char *)object.at, object.n);
+  ptx *k = ptx_read(str_c(&text), why, sizeof why);
+  if (!k) { error_set(&err, "%s", why); rig_fail("ptx", &err, str_c(&text)); }
+  if (debug_level() >= 7) fprintf(stderr, "%s", str_c(&text));
+  bytes_free(&object);
+  str_free(&text);
+  return k;
+}
+
+static struct { unsigned char *at[RIG_BUFS]; size_t size[RIG_BUFS]; int n; } rig_given;     // to the kernel that runs
+
+static inline bool rig_may(uint64_t at, size_t n) {
+  for (int i = 0; i < rig_given.n; i++) {
+    uint64_t start = (uint64_t)(uintptr_t)rig_given.at[i];
+    if (at >= start && n <= rig_given.size[i] && at - start <= rig_given.size[i] - n) return true;
+  }
+  return false;
+}
+
+// Runs p through PTX, in one item, for which the range over tiles is a loop. Buffers begin at multiples of 16 bytes
+// there.
+static inline void rig_ptx(const rig *r, const program *p, unsigned char **bufs, const int64_t *vars) {
+  static const unsigned one[3] = {1, 1, 1};
+  error err = {0};
+  uint64_t params[RIG_BUFS + RIG_VARS];
+  uop *tiles = rig_tiles(p);
+  if (tiles) tiles->b = AXIS_LOOP;
+  ptx *k = rig_ptx_read(p, NULL);
+  if (tiles) tiles->b = AXIS_GLOBAL;
+  rig_given.n = p->n_bufs;
+  for (int b = 0; b < p->n_bufs; b++) {
+    size_t n = rig_given.size[b] = (size_t)r->bufs[b].elems * (size_t)dtype_size(r->bufs[b].dt);
+    rig_given.at[b] = aligned_alloc(16, round_up(n + 1, 16));
+    memcpy(rig_given.at[b], bufs[b], n);
+    params[b] = (uint64_t)(uintptr_t)rig_given.at[b];
+  }
+  for (int v = 0; v < p->n_vars; v++) params[p->n_bufs + v] = (uint64_t)vars[v];
+  if (ptx_run(k, one, one, params, rig_may, err.text, sizeof err.text)) rig_fail("ptx", &err, NULL);
+  for (int b = 0; b < p->n_bufs; b++) {
+    memcpy(bufs[b], rig_given.at[b], rig_given.size[b]);
+    free(rig_given.at[b]);
+  }
+  ptx_free(k);
+}
+
 // Runs p through Metal's language, one thread for all tiles.
 static inline void rig_metal(const program *p, unsigned char **bufs, const int64_t *vars, int64_t lo, int64_t hi) {
   error err = {0};
@@ -381,8 +447,9 @@ enum {
   RIG_CL = 8,
   RIG_METAL = 16,
   RIG_VK = 32,
+  RIG_PTX = 64,
   RIG_CPU = RIG_LLVM | RIG_GCC,
-  RIG_ALL = 63
+  RIG_ALL = 127
 };
 
 static inline void rig_compare(const rig *r, unsigned char *const *want, unsigned char *const *got, int64_t ulps,
@@ -403,6 +470,22 @@ static inline void rig_compare(const rig *r, unsigned char *const *want, unsigne
   assert_int_equal(bad, 0);
 }
 
+typedef struct rig_call { unsigned char **bufs; const int64_t *vars; int64_t lo, hi; } rig_call;
+
+static const char *const rig_names[] = {"llvm", "gcc", "clang", "opencl", "metal", "vulkan", "ptx"};
+
+static inline void rig_run(const rig *r, const program *p, const char *backend, rig_call c) {
+  if (!strcmp(backend, "opencl")) rig_opencl(p, c.bufs, c.vars, c.lo, c.hi);
+  else if (!strcmp(backend, "metal")) rig_metal(p, c.bufs, c.vars, c.lo, c.hi);
+  else if (!strcmp(backend, "vulkan")) rig_vulkan(p, c.bufs, c.vars, c.lo, c.hi);
+  else if (!strcmp(backend, "ptx")) rig_ptx(r, p, c.bufs, c.vars);
+  else {
+    backend_kernel kernel = strcmp(backend, "llvm") ? rig_cc(p, backend) : rig_llvm(p);
+    kernel.fn(c.bufs, c.vars, c.lo, c.hi);
+    rig_drop(&kernel);
+  }
+}
+
 // Runs the program on the back ends named in `on` and compares what all buffers hold afterwards with the interpreter's.
 static inline void rig_check(rig *r, const char *name, const int64_t *vars, int64_t lo, int64_t hi, unsigned on,
                              int64_t ulps) {
@@ -418,21 +501,14 @@ static inline void rig_check(rig *r, const char *name, const int64_t *vars, int6
   ref_kernel *k = ref_compile(p);
   ref_run(k, want, vars, lo, hi);
   ref_free(k);
-  static const char *const names[] = {"llvm", "gcc", "clang", "opencl", "metal", "vulkan"};
-  for (int i = 0; i < (int)COUNT(names); i++) {
-    if (!(on >> i & 1)) continue;
-    if (!RIG_COMPUTES) { rig_render(p, names[i]); continue; }
+  for (int i = 0; i < (int)COUNT(rig_names); i++) {
+    uop *tiles = 1 << i == RIG_PTX ? rig_tiles(p) : NULL;           // a work-item runs all of them
+    bool part = tiles && (lo || !uop_is_int(tiles->src[0], hi));
+    if (!(on >> i & 1) || part || (1 << i == RIG_VK && RIG_COMPUTES && !rig_vulkan_device())) continue;
     for (int b = 0; b < r->n_bufs; b++) memcpy(got[b], start[b], size[b]);
-    if (i == 5 && !rig_vulkan_device()) continue;
-    if (i == 3) rig_opencl(p, got, vars, lo, hi);
-    else if (i == 4) rig_metal(p, got, vars, lo, hi);
-    else if (i == 5) rig_vulkan(p, got, vars, lo, hi);
-    else {
-      backend_kernel kernel = i ? rig_cc(p, names[i]) : rig_llvm(p);
-      kernel.fn(got, vars, lo, hi);
-      rig_drop(&kernel);
-    }
-    rig_compare(r, want, got, ulps, names[i]);
+    if (!RIG_COMPUTES) { rig_render(p, rig_names[i]); continue; }
+    rig_run(r, p, rig_names[i], (rig_call){got, vars, lo, hi});
+    rig_compare(r, want, got, ulps, rig_names[i]);
   }
   for (int b = 0; b < r->n_bufs; b++) { free(start[b]); free(want[b]); free(got[b]); }
 }

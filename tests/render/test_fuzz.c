@@ -236,7 +236,7 @@ static void test_programs(void **state) {
     snprintf(name, sizeof name, "fuzz_%d", i);
     rig_check(f.r, name, NULL, 0, TILES,
               RIG_LLVM | (i % 4 == 0 ? RIG_GCC : 0) | (i % 8 == 0 ? RIG_CLANG : 0) | (i % 6 == 0 ? RIG_CL : 0) |
-                (i % 6 == 3 ? RIG_METAL : 0) | (i % 6 == 1 ? RIG_VK : 0),
+                (i % 6 == 3 ? RIG_METAL : 0) | (i % 6 == 1 ? RIG_VK : 0) | (i % 6 == 5 ? RIG_PTX : 0),
               0);
     rig_free(f.r);
   }

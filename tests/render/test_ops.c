@@ -104,7 +104,7 @@ static void run_all(bench *b, const enum dtype *inputs) {
   ref_run(k, bufs, NULL, 0, N / b->lanes);
   ref_free(k);
   if (!RIG_COMPUTES) {
-    static const char *const names[] = {"llvm", "opencl", "metal", "gcc", "vulkan"};
+    static const char *const names[] = {"llvm", "opencl", "metal", "gcc", "ptx", "vulkan"};
     for (size_t i = 0; i < COUNT(names) - b->fuses; i++) rig_render(p, names[i]);
     for (int i = 1; i < r->n_bufs; i++) free(bufs[i]);
     free(want);
@@ -124,6 +124,9 @@ static void run_all(bench *b, const enum dtype *inputs) {
   memset(got, 0, total);
   rig_metal(p, bufs, NULL, 0, N / b->lanes);
   compare(b, want, got, "metal");
+  memset(got, 0, total);
+  rig_ptx(r, p, bufs, NULL);
+  compare(b, want, got, "ptx");
   if (!b->fuses && rig_vulkan_device()) {
     memset(got, 0, total);
     rig_vulkan(p, bufs, NULL, 0, N / b->lanes);
