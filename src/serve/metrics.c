@@ -32,6 +32,7 @@ VALUE(steps, m->c.steps)
 VALUE(steps_s, m->c.steps_s)
 VALUE(draft_s, m->c.draft_s)
 VALUE(waited_s, m->c.waited_s)
+VALUE(yields, m->c.yields)
 VALUE(longest, m->c.longest)
 VALUE(drafts, m->c.drafts)
 VALUE(proposed, m->c.proposed)
@@ -69,6 +70,8 @@ static const struct metric of_all[] = {
   {"weft:draft_seconds_total", "counter", "The part of that time in a draft model.", draft_s},
   {"weft:waited_for_drafts_seconds_total", "counter",
    "Time that answers without draft tokens waited for those of others.", waited_s},
+  {"weft:gave_way_total", "counter",
+   "How often an answer gave its part of the KV cache to others, to evaluate it again.", yields},
   {"weft:answers_total", "counter", "Answers that were made to the end.", answers},
   {"weft:waiting_tokens", "gauge", "Tokens of the prompts that wait.", waiting_tokens},
 };

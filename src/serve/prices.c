@@ -28,3 +28,16 @@ void prices_learn(struct prices *p, size_t n, size_t past, double took) {
                        .tiles_s = old * p->tiles_s + took,
                        .looks_s = old * p->looks_s + l * took};
 }
+
+double prices_of_rows(const struct row_prices *p, size_t n) {
+  size_t below = n < PRICES_ROWS ? n : PRICES_ROWS;
+  while (below && p->s[below] <= 0) below--;
+  return below ? p->s[below] * (double)n / (double)below : 0;
+}
+
+void prices_learn_rows(struct row_prices *p, size_t n, double took) {
+  if (n > PRICES_ROWS) return;
+  double *at = &p->s[n];
+  // the first one makes plans and touches memory
+  if (p->met[n]++) *at = *at > 0 && took < 4 * *at ? 0.8 * *at + 0.2 * took : took;
+}

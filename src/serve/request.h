@@ -46,6 +46,8 @@ typedef struct event {
   char text[1024];                     // FAILED
 } event;
 void event_free(event *e);
+typedef VEC(event *) events;
+void events_send(events *all);          // to their requests, which may be freed then
 
 typedef VEC(char *) request_texts;
 
@@ -96,6 +98,8 @@ typedef struct request {
 } request;
 
 void request_clear(request *r);        // frees what it points to
+// Makes the final events of its choices that have not begun; FAILED: with status 429.
+void request_end(request *r, enum event_kind kind, const char *why, events *out);
 // Are its adapter scales those with which the model was loaded?
 bool request_scales_are_usual(const request *r, const weft_options *o);
 // Makes the sampler of a choice. -1 and the reason.

@@ -9,9 +9,17 @@ static bool give_unused(const cache_room *o) {
   return true;
 }
 
+// false: it held none. It waits nevertheless.
+static bool yields(cache_room *o, run *u) {
+  bool some = run_yield(u);
+  o->crowded = true;
+  o->yields += some;
+  return some;
+}
+
 // Of all but the first one.
 static bool yield_last(cache_room *o) {
-  for (size_t i = o->live->n; i-- > 1;) if (run_yield(o->live->at[i])) return o->crowded = true;
+  for (size_t i = o->live->n; i-- > 1;) if (yields(o, o->live->at[i])) return true;
   return false;
 }
 
@@ -25,8 +33,7 @@ int room_make(cache_room *o, size_t i, size_t n, weft_error *err) {
     if (gives && give_unused(o)) continue;
     if (!i && yield_last(o)) continue;
     if (!i) return -1;
-    run_yield(u);
-    o->crowded = true;
+    yields(o, u);
     return 1;
   }
   return 0;

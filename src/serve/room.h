@@ -10,7 +10,14 @@
 typedef VEC(run *) runs;               // in the order in which they began
 // crowded: an answer waits for memory until one ends; texts_wait: a text does, and no further answers begin. Both are
 // reset by the callers.
-typedef struct cache_room { weft_model *m; helds *rest; runs *live; bool crowded, texts_wait; } cache_room;
+// yields: how often answers have given theirs.
+typedef struct cache_room {
+  weft_model *m;
+  helds *rest;
+  runs *live;
+  bool crowded, texts_wait;
+  uint64_t yields;
+} cache_room;
 
 // For n more tokens of live->at[i]. 0; 1: others hold it, so this one has given its own; -1: no other answer holds any,
 // and err has the numbers.

@@ -21,6 +21,7 @@ struct run {
   int32_t drawn_id;          // the last sampled token, not yet evaluated
   bool began, failed;
   size_t fed, kept;          // of the prompt: evaluated; of these, found in the sequence
+  bool no_room;              // it waits for memory
   token_ids lost;            // tokens to be evaluated again, from the first one on (run_yield); empty: none
   weft_speculation *speculation;
   weft_denoiser *denoiser;   // of a model that denoises; and its text
@@ -44,6 +45,21 @@ struct run {
   struct timing last;        // set at the end
   event *last_event;         // the final event; NULL: not ended
 };
+
+void events_send(events *all) {
+  for (size_t i = 0; i < all->n; i++) all->at[i]->request->event(all->at[i]->request->ctx, all->at[i]);
+  all->n = 0;
+}
+
+void request_end(request *r, enum event_kind kind, const char *why, events *out) {
+  int64_t n = r->embeds && kind == EVENT_FAILED ? 1 : r->n;
+  for (int64_t i = r->begun; i < n; i++) {
+    event *e = xcalloc(1, sizeof *e);
+    *e = (event){.kind = kind, .request = r, .choice = (int)i, .finish = FINISH_GONE, .status = 429};
+    snprintf(e->text, sizeof e->text, "%s", why);
+    vec_push(out, e);
+  }
+}
 
 void event_free(event *e) {
   for (size_t i = 0; i < e->parts.n; i++) {
@@ -278,10 +294,11 @@ size_t run_needs(const run *u, size_t most) {
   return !left ? 1 : left < most ? left : most;
 }
 
-bool run_waits_for_room(const run *u) { return u->lost.n; }
+bool run_waits_for_room(const run *u) { return u->no_room; }
 
 bool run_yield(run *u) {
   held *h = &u->held;
+  u->no_room = true;
   if (!h->past.n) return false;
   for (size_t i = u->lost.n; i < h->past.n; i++) vec_push(&u->lost, h->past.at[i]);
   held_cut(h, 0);
@@ -559,13 +576,21 @@ static bool denoise_step(run *u) {
   return more ? end_run(u, FINISH_LENGTH, -1) : false;
 }
 
+// That of the answer counts between tokens, too, since an answer may wait there for memory.
+static bool is_over_time(const run *u) {
+  double limit = prompt_left(u) ? u->r->max_prompt_s : u->r->max_answer_s;
+  double since = prompt_left(u) ? u->start : u->answer_start;
+  return limit > 0 && since > 0 && now_s() - since > limit;
+}
+
 bool run_offer(run *u, size_t most, weft_tokens *out) {
   weft_error err;
   size_t left = prompt_left(u);
   *out = (weft_tokens){.sequence = u->held.sequence};
   if (u->r->cancelled) return end_run(u, FINISH_GONE, -1);
-  if (left && u->r->max_prompt_s > 0 && now_s() - u->start > u->r->max_prompt_s) return end_run(u, FINISH_TIME, -1);
+  if (is_over_time(u)) return end_run(u, FINISH_TIME, -1);
   if (run_left(u) && !most) return true;
+  u->no_room = false;
   if (weft_model_denoises(u->m)) return denoise_step(u);
   if (u->lost.n) {
     out->ids = u->lost.at + u->held.past.n;

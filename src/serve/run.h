@@ -34,9 +34,10 @@ bool run_begin(run *u, held *h);
 size_t run_left(const run *u);
 // For how many tokens it needs memory before run_offer (whose chunk may be longer: a span of rows is not cut).
 size_t run_needs(const run *u, size_t most);
-// Gives the memory of its sequence back: its tokens are evaluated again before it goes on. false: it has none.
+// Gives the memory of its sequence back: its tokens are evaluated again before it goes on. false: it has none. Either
+// way it waits for memory until its next tokens are offered.
 bool run_yield(run *u);
-bool run_waits_for_room(const run *u);         // its tokens are to be evaluated again
+bool run_waits_for_room(const run *u);
 // The tokens to evaluate next, at most `most` of a prompt. n 0: nothing in this step (a chunk of a scored prompt is
 // evaluated here). false: it has ended.
 bool run_offer(run *u, size_t most, weft_tokens *out);

@@ -18,7 +18,6 @@ enum { QUANTUM = 1024 };               // tokens that a key gains per round
 #define MASK_SHARE 0.1
 #define MASK_ALONE_S 0.01
 #define QUICK_MASK_S 0.002             // a mask this quick is made on the step thread if no other answer runs
-enum { SCHED_ROWS = 64 };              // rows of a step, including draft tokens
 #define QUIET_S 1.0                    // idle seconds after which a sequence is written to a file
 #define PATIENCE_S 10.0                // seconds after which the oldest request of a key goes first
 #define TELL_S 0.5                     // interval of position reports if many wait
@@ -51,6 +50,7 @@ struct sched {
   atomic_bool stop;
   _Atomic enum sched_state state;
   weft_error why;
+  char waited[80];                     // the reason of requests that waited for too long
   weft_model *model, *draft_model;     // draft_model, draft: NULL: none
   weft_draft *draft;
   runs live;                           // in the order in which they began
@@ -61,13 +61,12 @@ struct sched {
   masks masks;
   bool only_masks;                     // the last step had nothing to evaluate: answers wait for masks
   VEC(vectors *) texts;
-  VEC(event *) ends;                   // final events of this step, not yet sent
+  events ends;                         // final events of this step, not yet sent
   VEC(request *) opened;               // requests with choices that have not started
   slot_action *actions;                // pending, in order
   helds given_back;                    // copies to be freed
   struct sched_counts c;
-  double rows_s[SCHED_ROWS + 1];       // recent seconds of a step of this many rows; 0: unknown
-  int rows_met[SCHED_ROWS + 1];
+  struct row_prices rows;              // of steps without a prompt
   double lent_s;                       // budget for delays of answers by others' drafts; negative: overspent
   double read_tokens, read_s;          // of steps with a prompt chunk: prompt tokens, and time
   double steps_s, waited_s, drafts;    // of all steps; in which answers without a draft waited for others' drafts
@@ -182,23 +181,23 @@ static void tell_waiting(sched *s) {
 
 // Ends all choices of a request that is in no queue. The request may be freed afterwards.
 static void end_request(request *r, enum event_kind kind, const char *why) {
-  for (int64_t i = 0, n = r->embeds && kind == EVENT_FAILED ? 1 : r->n; i < n; i++) {
-    event *e = xcalloc(1, sizeof *e);
-    *e = (event){.kind = kind, .request = r, .choice = (int)i, .finish = FINISH_GONE, .status = 429};
-    snprintf(e->text, sizeof e->text, "%s", why);
-    r->event(r->ctx, e);
-  }
+  events last = {0};
+  request_end(r, kind, why, &last);
+  events_send(&last);
+  vec_free(&last);
+}
+
+static bool waited_too_long(const sched *s, const request *r) {
+  return s->o.max_wait_s > 0 && now_s() - r->arrived > s->o.max_wait_s;
 }
 
 // Ends requests that have waited too long, with an error. Releases the lock meanwhile.
 static void end_overdue(sched *s) {
-  char why[80];
-  snprintf(why, sizeof why, "it has waited for longer than %.0f s", s->o.max_wait_s);
-  for (int k = 0; k < s->o.n_keys && s->o.max_wait_s > 0; k++)
-    while (s->queues[k].first && now_s() - s->queues[k].first->arrived > s->o.max_wait_s) {
+  for (int k = 0; k < s->o.n_keys; k++)
+    while (s->queues[k].first && waited_too_long(s, s->queues[k].first)) {
       request *r = take_request(s, &s->queues[k].first);
       pthread_mutex_unlock(&s->lock);
-      end_request(r, EVENT_FAILED, why);
+      end_request(r, EVENT_FAILED, s->waited);
       pthread_mutex_lock(&s->lock);
     }
 }
@@ -390,16 +389,27 @@ static bool begin_choice(sched *s, request *r) {
   return true;
 }
 
+// Ends what has not begun of a request if its client has left, or all of it if it has waited too long for memory.
+static bool end_unbegun(sched *s, request *r) {
+  bool left = r->cancelled, late = !left && !r->begun && waited_too_long(s, r);
+  if (left) request_end(r, EVENT_END, "", &s->ends);
+  if (late) request_end(r, EVENT_FAILED, s->waited, &s->ends);
+  return left || late;
+}
+
 static void begin_choices(sched *s) {
+  bool full = s->room.texts_wait;
   for (size_t i = 0; i < s->opened.n;) {
     request *r = s->opened.at[i];
-    if (s->live.n >= (size_t)s->o.parallel || s->room.texts_wait) return;
-    if (!may_begin_choice(s, r) || masks_busy(&s->masks, r)) { i++; continue; }
-    bool last = r->begun + 1 == r->n;
-    if (!begin_choice(s, r)) return;
-    if (!last) continue;
-    memmove(s->opened.at + i, s->opened.at + i + 1, (s->opened.n - i - 1) * sizeof *s->opened.at);
-    s->opened.n--;
+    full |= s->live.n >= (size_t)s->o.parallel;
+    bool may = !full && !r->cancelled && may_begin_choice(s, r) && !masks_busy(&s->masks, r);
+    if (may && begin_choice(s, r)) {
+      if (r->begun < r->n) continue;
+    } else {
+      full |= may;
+      if (!end_unbegun(s, r)) { i++; continue; }
+    }
+    memmove(s->opened.at + i, s->opened.at + i + 1, (--s->opened.n - i) * sizeof *s->opened.at);
   }
 }
 
@@ -443,19 +453,7 @@ static void advance(sched *s) {
   }
 }
 
-// Measured seconds of a step of n rows without a prompt; if unmeasured, extrapolated linearly from fewer rows.
-static double rows_cost(const sched *s, size_t n) {
-  size_t below = n < SCHED_ROWS ? n : SCHED_ROWS;
-  while (below && s->rows_s[below] <= 0) below--;
-  return below ? s->rows_s[below] * (double)n / (double)below : 0;
-}
-
-static void learn_cost(sched *s, size_t n, double took) {
-  if (n > SCHED_ROWS) return;
-  double *at = &s->rows_s[n];
-  // the first one makes plans and touches memory
-  if (s->rows_met[n]++) *at = *at > 0 && took < 4 * *at ? 0.8 * *at + 0.2 * took : took;
-}
+static double rows_cost(const sched *s, size_t n) { return prices_of_rows(&s->rows, n); }
 
 // Seconds of a step of n answers without a prompt; if unmeasured, those of one answer.
 static double answers_s(const sched *s, size_t n) {
@@ -528,7 +526,7 @@ static size_t draft_rows(sched *s, weft_tokens *parts, run **of, size_t n) {
   size_t rows = n, drafting = 0, chunk = (size_t)weft_model_chunk(s->model);
   double before = thought_s(s), lent = s->o.speculating == WEFT_SPECULATE_ALWAYS ? INFINITY : s->lent_s;
   for (size_t i = 0; i < n; i++) {
-    if (rows + MOST > SCHED_ROWS || rows + MOST > chunk) break;
+    if (rows + MOST > PRICES_ROWS || rows + MOST > chunk) break;
     if (s->draft) weft_draft_rest(s->draft, lent < (drafting < i ? thought_s(s) - before : 0));
     run_settle(of[i]);
     run_propose(of[i], &parts[i], rows_cost(s, n) / (double)n, rows_cost(s, rows + MOST - 1) - rows_cost(s, rows));
@@ -598,7 +596,7 @@ static void step_runs(sched *s) {
   else failed = weft_step(s->model, parts, n, NULL, NULL, &err);
   double took = now_s() - began;
   if (!tokens && !alone) {
-    learn_cost(s, rows, took);
+    prices_learn_rows(&s->rows, rows, took);
     lend(s, parts, n, thought, took, plain);
   }
   s->steps_s += thought + took;
@@ -630,11 +628,12 @@ static void make_vectors(sched *s) {
   for (size_t i = 0; i < s->texts.n;) {
     vectors *v = s->texts.at[i];
     bool waits = !room_beside(&s->room, vectors_needs(v)) && s->live.n;
-    s->room.texts_wait |= waits;
-    if (waits || vectors_step(v)) { i++; continue; }
+    bool late = waits && !v->i && waited_too_long(s, v->r);
+    s->room.texts_wait |= waits && !late;
+    if (late) request_end(v->r, EVENT_FAILED, s->waited, &s->ends);
+    else if (waits || vectors_step(v)) { i++; continue; }
     if (weft_model_check(s->model, &s->why)) s->state = SCHED_BROKEN;
-    count_timing(s, &v->timing);
-    vec_push(&s->ends, v->last);
+    if (!late) { count_timing(s, &v->timing); vec_push(&s->ends, v->last); }
     free(v);
     s->texts.at[i] = s->texts.at[--s->texts.n];
   }
@@ -732,6 +731,7 @@ static void publish_counts(sched *s) {
   c->drafts = s->drafts;
   c->waited_s = s->waited_s;
   c->draft_s = thought_s(s);
+  c->yields = (double)s->room.yields;
   c->n_live = (int)s->live.n;
   c->running = requests_in_work(s);
   for (size_t i = 0; i < s->live.n; i++) c->past[i] = (int)run_held(s->live.at[i])->past.n;
@@ -743,8 +743,7 @@ static void tell_ends(sched *s) {
   pthread_mutex_lock(&s->lock);
   publish_counts(s);
   pthread_mutex_unlock(&s->lock);
-  for (size_t i = 0; i < s->ends.n; i++) s->ends.at[i]->request->event(s->ends.at[i]->request->ctx, s->ends.at[i]);
-  s->ends.n = 0;
+  events_send(&s->ends);
 }
 
 // The caller holds the lock, which is released meanwhile.
@@ -856,6 +855,7 @@ static void *lead(void *arg) {
 int sched_start(const struct sched_options *o, sched **out, error *err) {
   sched *s = xcalloc(1, sizeof *s);
   s->o = *o;
+  snprintf(s->waited, sizeof s->waited, "it has waited for longer than %.0f s", o->max_wait_s);
   if (s->o.parallel < 1) s->o.parallel = 1;
   if (s->o.parallel > SCHED_PARALLEL_MAX) s->o.parallel = SCHED_PARALLEL_MAX;
   s->model_options = o->model;

@@ -41,6 +41,7 @@ struct sched_counts {                  // since the start, and current
   double prompt_tokens, prompt_s, drawn_tokens, drawn_s, cached_tokens, steps;
   double steps_s, draft_s;             // of all steps; the draft model's share
   double drafts;                       // number of drafts
+  double yields;                       // how often an answer gave its memory to others (room.h)
   double proposed, drafts_accepted;       // draft tokens; accepted ones
   double busy;                         // running answers, summed over steps
   double longest;                      // tokens of the longest sequence so far

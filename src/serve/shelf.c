@@ -425,6 +425,7 @@ static void add_counts(struct sched_counts *to, const struct sched_counts *c) {
   to->steps += c->steps;
   to->steps_s += c->steps_s;
   to->drafts += c->drafts;
+  to->yields += c->yields;
   to->proposed += c->proposed;
   to->drafts_accepted += c->drafts_accepted;
   to->busy += c->busy;

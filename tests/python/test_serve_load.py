@@ -182,14 +182,16 @@ def test_more_answers_than_the_cache_holds(weft, weft_env, tinypy, built_tool, s
     env = dict(weft_env, LD_PRELOAD=built_tool("libmeminfo.so", "WEFT_MEMINFO"), MEMINFO=f"MemTotal: {4 * free} kB\nMemAvailable: {free} kB\n")
     with Server(weft, env, tinypy, "-c", 1024, "-ctk", "f32", "-ctv", "f32", "-np", 16, "--pooling", "mean") as s:
         def ask(i):
-            body = {"prompt": [300 + i] + [100 + (7 * k + i) % 90 for k in range(900)], "max_tokens": 60, "temperature": 0, "ignore_eos": True}
+            body = {"prompt": [300 + i] + [100 + (7 * k + i) % 90 for k in range(560)], "max_tokens": 400, "temperature": 0, "ignore_eos": True}
             status, o = s.ask("/v1/completions", {**body, "logprobs": 1, "echo": i % 2 == 0})
             assert status == 200, o
             return o["choices"]
         alone = [ask(i) for i in range(14)]
         assert s.ask("/v1/embeddings", {"input": [100] * 1000})[0] == 200
+        assert s.metric("weft:gave_way_total") == 0
         with concurrent.futures.ThreadPoolExecutor(15) as at_once:
             texts = at_once.submit(s.ask, "/v1/embeddings", {"input": [[101 + i] * 1000 for i in range(8)]})
             assert list(at_once.map(ask, range(14))) == alone
             assert texts.result()[0] == 200
             assert list(at_once.map(ask, range(14))) == alone
+        assert s.metric("weft:gave_way_total") > 0
