@@ -267,6 +267,7 @@ static int follow_rule(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, 
   case HF_TILE:
   case HF_TILE_IN_ROWS:
   case HF_FROM_ROW:
+  case HF_RANKS:
   case HF_PART:
   case HF_UNGROUP:
   case HF_COLLECT:
@@ -449,7 +450,8 @@ static void choose_type(hf *h, enum hf_type type) {
   uint32_t id = type == HF_AUTO || type == HF_STORED ? stored_type(h, type == HF_STORED) : named[type];
   h->wish = format_by_id(id);
   h->file_type = id == FORMAT_F32 ? 0 : id == FORMAT_F16 ? 1 : id == FORMAT_BF16 ? 32 : 7;
-  if (h->blocks && (id != FORMAT_Q8_0 || h->class->as_stored)) h->file_type = h->blocks->id == FORMAT_MXFP4 ? 38 : 39;
+  if (h->blocks && (id != FORMAT_Q8_0 || (h->blocks->id == FORMAT_MXFP4 && h->method != HF_MXFP4)))
+    h->file_type = h->blocks->id == FORMAT_MXFP4 ? 38 : 39;
 }
 
 // Returns whether a tensor has the folder's type in every file.

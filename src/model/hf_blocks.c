@@ -2,7 +2,10 @@
 // another order, and no number changes.
 //
 //   MXFP4 (gpt-oss, quant_method "mxfp4"): X_blocks, 16 bytes for 32 weights, and X_scales, a power of two for each
-//   MXFP4 (DeepSeek V4, quant_method "fp8"): X.weight, I8, 16 bytes for 32 weights, and X.scale, F8_E8M0
+//   MXFP4 (experts beside matrices of FP8, quant_method "fp8"): X.weight, I8 or U8, 16 bytes for 32 weights, and
+//   X.scale
+//     (DeepSeek V4) or X.weight_scale (MiMo), powers of two
+//   MXFP4 ("compressed-tensors", format "mxfp4-pack-quantized"): X.weight_packed and X.weight_scale
 //   NVFP4 ("modelopt"): X.weight, X.weight_scale (per 16 weights, F8_E4M3), X.weight_scale_2 (for all), X.input_scale
 //   NVFP4 ("compressed-tensors"): X.weight_packed, X.weight_scale, and _global_scale, the reciprocals of the other two
 //
@@ -55,11 +58,27 @@ static int bind_mxfp4(const hf *h, hf_source *s, error *err) {
   return 0;
 }
 
-// Binds the scales of a matrix of 4-bit weights, if the tensor is such scales.
+// Whether compressed-tensors' weights of 4 bits are MXFP4's.
+static bool packs_mxfp4(const hf *h) {
+  const char *name, *format = json_string_value(json_object_get(hf_value(h, "quantization_config", &name), "format"));
+  return h->method == HF_COMPRESSED && format && !strcmp(format, "mxfp4-pack-quantized");
+}
+
+// The matrix of 4-bit weights whose scales a tensor has; NULL: it is no such scales.
+static hf_source *packed_with(const hf *h, const hf_source *scale) {
+  static const char *const ends[][2] = {
+    {".scale", ".weight"}, {".weight_scale", ".weight"}, {".weight_scale", ".weight_packed"}};
+  if (!hf_is_e8m0(scale) && strcmp(scale->dtype, "U8")) return NULL;
+  for (size_t i = 0; i < COUNT(ends); i++) {
+    hf_source *s = hf_ends_in(scale->name, ends[i][0]) ? tensor_beside(h, scale, ends[i][0], ends[i][1]) : NULL;
+    if (s && (!strcmp(s->dtype, "I8") || !strcmp(s->dtype, "U8"))) return s;
+  }
+  return NULL;
+}
+
 static int bind_pairs(hf *h, hf_source *scale, error *err) {
-  hf_source *s = hf_is_e8m0(scale) && hf_ends_in(scale->name, ".scale") ? tensor_beside(h, scale, ".scale", ".weight")
-                                                                       : NULL;
-  if (!s || strcmp(s->dtype, "I8")) return 0;
+  hf_source *s = packed_with(h, scale);
+  if (!s) return 0;
   if (s->n_dims != 2 || scale->n_dims != 2 || scale->shape[0] != s->shape[0] || s->shape[1] > INT32_MAX ||
       s->shape[1] * 2 != scale->shape[1] * OF_MX)
     return hf_fail(h, file_with_blocks(h, s), s->name, err, "has no scales, or not one for each %d weights", OF_MX);
@@ -67,6 +86,8 @@ static int bind_pairs(hf *h, hf_source *scale, error *err) {
   s->scale = scale;
   h->blocks = s->blocks = s->format = format_by_id(FORMAT_MXFP4);
   s->shape[1] *= 2;
+  if (hf_ends_in(s->name, "_packed"))
+    s->name = arena_strndup(h->arena, s->name, strlen(s->name) - strlen("_packed"));
   return 0;
 }
 
@@ -104,12 +125,12 @@ static int bind_nvfp4(const hf *h, hf_source *s, const char *end, error *err) {
 int hf_bind_blocks(hf *h, error *err) {
   static const char *const unused[] = {".input_scale", ".k_scale", ".v_scale", ".activation_scale"};
   const char *end = h->method == HF_COMPRESSED ? ".weight_packed" : ".weight";
-  bool of_two = h->method == HF_COMPRESSED || h->method == HF_MODELOPT;
+  bool of_two = (h->method == HF_COMPRESSED && !packs_mxfp4(h)) || h->method == HF_MODELOPT;
   for (size_t i = 0; i < h->sources.n; i++) {
     hf_source *s = &h->sources.at[i];
     if (h->method == HF_MXFP4 && hf_ends_in(s->name, "_blocks") && bind_mxfp4(h, s, err)) return -1;
     if (of_two && hf_ends_in(s->name, end) && !strcmp(s->dtype, "U8") && bind_nvfp4(h, s, end, err)) return -1;
-    if (h->method == HF_FP8 && bind_pairs(h, s, err)) return -1;
+    if ((h->method == HF_FP8 || packs_mxfp4(h)) && bind_pairs(h, s, err)) return -1;
     if (s->blocks) h->blocks = s->blocks;
   }
   for (size_t i = 0; h->method && i < h->sources.n; i++)

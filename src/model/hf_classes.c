@@ -623,7 +623,7 @@ static const hf_class *with_relatives(const hf *h, const hf_class *row) {
     TAKE(rules), TAKE(more);
     TAKE(musts), TAKE(f32), TAKE(vocab), TAKE(bare), TAKE(head_dim), TAKE(own_scaling), TAKE(own_log_weight),
       TAKE(seeing);
-    TAKE(alone), TAKE(further), TAKE(no_mtp), TAKE(as_stored);
+    TAKE(alone), TAKE(further), TAKE(no_mtp), TAKE(as_stored), TAKE(ranked_qkv);
     if (out->rotated == 0) out->rotated = row->rotated;
   }
   return out;
@@ -807,6 +807,7 @@ static const char *name_alone(const hf *h, const char *name) {
                                        "model.audio_tower.",
                                        "model.switch.",          "switch.",
                                        "vision_encoder.",        "audio_encoder.",
+                                       "speech_embeddings.",
                                        "model.vision_encoder.",  "model.audio_encoder.",
                                        "model.audio_adapter."};
   static const struct { const char *with, *without; } prefixes[] = {{"model.language_model.", "model."},

@@ -33,7 +33,10 @@ static int mellum_more(hf *h, error *err) {
 
 // ---- MiMo V2 --------------------------------------------------------------------------------------------------------
 
+#define ROWS(kv) "num_attention_heads*head_dim " kv "*head_dim " kv "*v_head_dim"
 static const hf_rule mimo_rules[] = {
+  {BLOCK "self_attn.qkv_proj", "blk.*.attn_qkv", HF_RANKS,
+   ROWS("num_key_value_heads") "|" ROWS("swa_num_key_value_heads")},
   HF_EXPERTS(BLOCK "mlp"),
   {BLOCK "mlp.gate.e_score_correction_bias", "blk.*.exp_probs_b.bias", 0, 0},
   {BLOCK "self_attn.attention_sink_bias", "blk.*.attn_sinks.weight", 0, 0},
@@ -321,13 +324,14 @@ const hf_class hf_classes_windows[] = {
    .rotated = 0.334,
    .derived = "swa_num_key_value_heads=2*num_key_value_heads",
    .musts = "hidden_act=silu attention_bias=false norm_topk_prob=true routed_scaling_factor=1 scoring_func=sigmoid "
-            "topk_method=noaux_tc n_group=1 topk_group=1 attention_projection_layout=split",
+            "topk_method=noaux_tc n_group=1 topk_group=1 attention_projection_layout=split|fused_qkv",
+   .ranked_qkv = true,
    .defaults = "{\"rms_norm_eps\":1e-5,\"rope_theta\":5e6,\"swa_rope_theta\":1e4,\"scoring_func\":\"sigmoid\"}",
    .prepare = prepare_mimo,
    .keys = mimo_keys,
    .rules = mimo_rules,
    .more = mimo_more},
-  {.name = "MiMoV2ForCausalLM", .like = "MiMoV2FlashForCausalLM"},
+  {.name = "MiMoV2ForCausalLM", .like = "MiMoV2FlashForCausalLM", .seeing = true},
   {.name = "Cohere2MoeForCausalLM",
    .arch = "cohere2moe",
    .musts = "hidden_act=silu attention_bias=false "

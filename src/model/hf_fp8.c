@@ -98,6 +98,17 @@ static bool has_sizes(const hf_source *s, const int64_t n[3], uint32_t n_dims) {
   return same || (s->n_dims < 2 && all == n[0] * n[1] * n[2]);
 }
 
+// The ranks among which the rows of a fused matrix of queries, keys and values were shared out before its blocks were
+// scaled: each has blocks of its own. 0: a number that is not known.
+static int64_t scale_ranks(const hf_source *w, const hf_source *s, int64_t block) {
+  static const int64_t known[] = {8, 4};
+  for (size_t i = 0; i < COUNT(known); i++)
+    if (s->n_dims == 2 && w->n_dims == 2 && w->shape[0] % known[i] == 0 &&
+        s->shape[0] == known[i] * scale_blocks(w->shape[0] / known[i], block))
+      return known[i];
+  return 0;
+}
+
 static int take_scale(const hf *h, hf_source *w, hf_source *s, const int64_t block[2], error *err) {
   int64_t n[3], blocks[3];
   if ((strcmp(w->dtype, "F8_E4M3") && strcmp(w->dtype, "I8")) || (w->n_dims != 2 && w->n_dims != 3))
@@ -108,7 +119,11 @@ static int take_scale(const hf *h, hf_source *w, hf_source *s, const int64_t blo
   stack_sizes(w, n);
   // a scale per row
   if (h->method != HF_FP8 && block[0] == INT64_MAX && n[1] > 1 && s->n_dims && s->shape[0] == n[1]) w->block[0] = 1;
+  bool ranked = h->class->ranked_qkv && hf_ends_in(w->name, ".qkv_proj.weight");
+  if (ranked && !(w->ranks = scale_ranks(w, s, block[0])))
+    return hf_fail(h, file_with(h, s), s->name, err, "is not of the blocks of 8 or 4 parts");
   for (int i = 0; i < 3; i++) blocks[i] = i ? scale_blocks(n[i], w->block[i - 1]) : n[0];
+  if (ranked) blocks[1] = s->shape[0];
   if (!has_sizes(s, blocks, w->n_dims))
     return hf_fail(h, file_with(h, s), s->name, err,
                    "has another shape than %lld x %lld, the blocks of %lld x %lld weights", (long long)blocks[1],
@@ -174,6 +189,7 @@ void hf_scaled(const hf_source *s, int64_t row, int64_t first, int64_t n, float 
     return;
   }
   stack_sizes(s, size);
+  if (s->ranks) size[1] /= s->ranks;                       // blocks of each part, as those of a stack
   int64_t above = (row / size[1] * scale_blocks(size[1], s->block[0]) + row % size[1] / s->block[0]) *
                   scale_blocks(size[2], s->block[1]);
   bool whole = !strcmp(s->dtype, "I8");

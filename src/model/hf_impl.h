@@ -32,6 +32,7 @@ struct hf_source {
   uint64_t begin, end;               // in the file's data
   const hf_source *scale;            // of blocks (hf_fp8.c, hf_blocks.c); NULL: no scales
   int64_t block[2];                  // with scales: rows and columns of a block
+  int64_t ranks;                     // parts whose rows have blocks of their own, one after the other; 0: no parts
   const struct format *blocks;       // of 4-bit blocks: the format with equal numbers (hf_blocks.c)
   float factor, input;               // of 4-bit blocks: factors of all weights, and of their inputs
   const hf_packed *packed;           // its rows are computed from codes (hf_packed_row); NULL: they are in data
@@ -185,6 +186,8 @@ enum hf_op {
   HF_COLLECT_LAST, // the last part
   HF_UNGROUP,      // rows in groups of heads of several parts: one part of all groups, then the next
   HF_FROM_ROW,     // the rows from a number on
+  // rows in parts (hf_source.ranks) that each have some of several groups of rows: a group of all, then the next
+  HF_RANKS,
   HF_PART,         // one of several equal parts of the rows
   HF_FULL,         // a vector of a head's size with one number
   HF_MATRICES,     // a number of matrices, one after the other, become a stack
@@ -212,6 +215,7 @@ typedef struct hf_rule {
   unsigned op;                       // enum hf_op
   // HF_WEAVE: the key with the number of heads. HF_TILE: keys separated by spaces: groups, heads, rows of a head (or
   // one). HF_COLLECT: products of keys ("a*b"), the rows of each part; the first key is the number of groups.
+  // HF_RANKS: products of keys, the rows of each group.
   // HF_UNGROUP: groups, then the heads of each part. HF_FIRST: heads, and the number of first rows of each. HF_STACK:
   // the number of matrices or vectors, if it is not that of experts. HF_PADDED: the number of rows. HF_IN_ROWS: the
   // number of rows; NULL: a row for each number. HF_MATRICES: the number of matrices. HF_JOIN: the
@@ -311,6 +315,7 @@ typedef struct hf_class {
   const char *musts;
   // tensors whose names have this part are F32 in every file; "": none are but vectors
   const char *f32;
+  bool ranked_qkv;                   // see hf_source.ranks
   bool as_stored;                    // matrices of F32 and BF16 keep their type in every file
   enum hf_vocab vocab;
   bool bare;                         // names of tensors may lack "model."

@@ -158,6 +158,21 @@ static int ungroup_heads(const hf *h, const hf_source *s, const char *words, int
   return 0;
 }
 
+// Collects the rows of each group from all ranks. Blocks that predict further tokens are of kind 1.
+static int collect_from_ranks(const hf *h, const hf_source *s, const char *words, int64_t n, hf_order *o, error *err) {
+  counts c;
+  int64_t first, at = 0, all = 0, ranks = s->ranks ? s->ranks : 1;
+  words = strstr(s->name, ".mtp.") ? strchr(words, '|') + 1 : hf_words_of_layer(h, words, s->name);
+  if (read_counts(h, words, &c, &first, err)) return -1;
+  for (size_t i = 0; i < c.n; i++) {
+    if (c.at[i] % ranks) return does_not_fit(h, s, words, n, err);
+    add_slice(o, (hf_slice){at, {ranks, 1, c.at[i] / ranks}, {n / ranks, 0, 1}});
+    at += c.at[i] / ranks;
+    all += c.at[i];
+  }
+  return all == n ? 0 : does_not_fit(h, s, words, n, err);
+}
+
 // Takes the rows from a number on.
 static int take_rows_from(const hf *h, const hf_source *s, const char *key, int64_t *n, hf_order *o, error *err) {
   uint32_t first = 0;
@@ -198,6 +213,7 @@ int hf_set_order(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, error 
   int status = op == HF_WEAVE ? weave(h, s, r->heads, *n, o, err)
                : op == HF_WEAVE_QK ? weave_two(h, s, r->heads, *n, o, err)
                : op == HF_FROM_ROW ? take_rows_from(h, s, r->heads, n, o, err)
+               : op == HF_RANKS ? collect_from_ranks(h, s, r->heads, *n, o, err)
                : op == HF_PART ? take_equal_part(h, s, r->heads, n, o, err)
                : op == HF_UNGROUP ? ungroup_heads(h, s, r->heads, *n, o, err)
                : op == HF_TILE || op == HF_TILE_IN_ROWS

@@ -176,3 +176,41 @@ def test_what_ends_an_answer_of_internlm3(run_weft, tmp_path):
     settings_["added_tokens_decoder"]["5"]["special"] = False
     (folder / "tokenizer_config.json").write_text(json.dumps(settings_))
     assert keys(run_weft, folder, out)[0]["tokenizer.ggml.eos_token_id"] == 2
+
+
+def of_mimo(record):
+    return {n: ("F32", s, folders.weights(n, s, "F32")) for n, s in record["tensors"].items()}
+
+
+def test_queries_keys_and_values_of_mimo_in_one_matrix(run_weft, tmp_path):
+    """Answers are those of the folder with three."""
+    apart, record, answers = of_mimo(RECORDS["mimo2"]), RECORDS["mimo2"], []
+    fused = {n: t for n, t in apart.items() if not n.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight"))}
+    for name, (_, shape, data) in apart.items():
+        if name.endswith("q_proj.weight"):
+            parts = [(shape, data), *(apart[name.replace("q_proj", p)][1:] for p in ("k_proj", "v_proj"))]
+            fused[name.replace("q_proj", "qkv_proj")] = ("F32", [sum(s[0] for s, _ in parts), 64], b"".join(d for _, d in parts))
+    for name, tensors in (("apart", apart), ("fused", fused)):
+        folder = folders.write(tmp_path / name, record, "F32")
+        put(folder, lambda c: c.update(attention_projection_layout="split" if name == "apart" else "fused_qkv"))      # noqa: B023
+        folders.safetensors(folder / "model.safetensors", tensors)
+        done = run_weft(["run", "-m", folder, "--ids", ",".join(str(5 * i % 300) for i in range(40)), "-n", "1", "--json", "--top-logprobs", "320", "--temp", "0", "--precision", "exact"])
+        assert done.returncode == 0, done.err
+        answers.append(dict(json.loads(done.stdout.splitlines()[0])["top"]))
+    assert len(fused) == len(apart) - 2 * 6 and answers[0] == pytest.approx(answers[1], abs=1e-5)
+
+
+@pytest.mark.parametrize("change, expected", [
+    (lambda t: t.update({"model.layers.0.self_attn.qkv_proj.weight_scale_inv": ("F32", [2, 1], bytes(8))}), "weight_scale_inv': is not of the blocks of 8 or 4 parts"),
+    (lambda t: t.update({"model.layers.0.self_attn.qkv_proj.weight_scale_inv": ("F32", [4, 2], bytes(32))}), "weight_scale_inv': has another shape than 4 x 1"),
+    (lambda t: t.update({"model.layers.2.self_attn.qkv_proj.weight": ("F32", [240, 64], bytes(240 * 64 * 4))}), "'model.layers.2.self_attn.qkv_proj.weight': 240 rows are not those of heads"),
+    (lambda t: t.update({"model.layers.1.mlp.experts.0.up_proj.weight_scale": ("U8", [32, 1], bytes(32))}), "'model.layers.1.mlp.experts.0.up_proj.weight': has no scales, or not one for each 32 weights"),
+])
+def test_matrices_of_mimo_that_are_none(run_weft, tmp_path, change, expected):
+    record = RECORDS["mimo2-fused"]
+    tensors = of_mimo(record) | {n: (folders.STORED.get(of, of), record["tensors"][n], folders.codes(n, record["tensors"][n], of)) for n, of in record["codes"].items()}
+    change(tensors)
+    folder = folders.write(tmp_path / "mimo2-fused", record, "F32")
+    folders.safetensors(folder / "model.safetensors", tensors)
+    error, bytes_ = made(run_weft, folder, tmp_path / "out.gguf")
+    assert expected in error and not bytes_, error

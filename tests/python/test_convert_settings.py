@@ -128,7 +128,7 @@ def test_no_scaling_of_positions_is_left_out(run_weft, tmp_path, kind):
     *((k, {key: value}, f"'{key}': {str(value).lower()}, but files of {arch}") for k, arch, key, value in (("minicpm3", "minicpm3", "attention_bias", True), ("jais2", "jais2", "mlp_bias", False), ("deepseek32", "deepseek32", "scoring_func", "softmax"),
                                                                                                     ("deepseek32", "deepseek32", "topk_method", "greedy"), ("hyv3", "hy_v3", "qk_norm", False), ("mellum", "mellum", "norm_topk_prob", False))),
     *((k, {key: value}, f"'{key}': {str(value).lower()}, but files of {arch}") for k, arch, key, value in (
-        ("mimo2", "mimo2", "topk_method", "greedy"), ("mimo2", "mimo2", "attention_projection_layout", "fused_qkv"), ("mimo2", "mimo2", "routed_scaling_factor", 2), ("cohere2moe", "cohere2moe", "shared_expert_combination_strategy", "sum"),
+        ("mimo2", "mimo2", "topk_method", "greedy"), ("mimo2", "mimo2", "attention_projection_layout", "other"), ("mimo2", "mimo2", "routed_scaling_factor", 2), ("cohere2moe", "cohere2moe", "shared_expert_combination_strategy", "sum"),
         ("laguna", "laguna", "moe_router_logit_softcapping", 5), ("laguna", "laguna", "gating", False), ("graniteswa", "granite_swa", "attention_bias", True),
         ("minimax-m3", "minimax-m3", "swiglu_limit", 10), ("minimax-m3", "minimax-m3", "use_gemma_norm", False))),
     ("mimo2", {"swa_head_dim": 48}, "'swa_head_dim': 48 is not head_dim, 32"),

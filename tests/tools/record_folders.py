@@ -181,6 +181,23 @@ V4_NAMES = [("model.", ""), ("embed_tokens", "embed"), ("hc_head.hc_", "hc_head_
 V4_BESIDES = {"layers.0.ffn.gate.bias": [4], **{f"layers.{i}.ffn.gate.bias_vl": [4] for i in range(4)}, "mtp.0.enorm.weight": [64], "image_newline": [64]}
 
 
+def mimo_fused(tensors):
+    """As MiMo V2.5: queries, keys and values in one matrix of FP8 whose blocks are those of four or eight parts (one of floats, too), experts in MXFP4."""
+    codes, out = {}, {n: s for n, s in tensors.items() if not n.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight"))}
+    for layer, rows, ranks in ((0, 240, 4), (1, 352, 8), (2, 352, 0)):
+        at = f"model.layers.{layer}.self_attn.qkv_proj.weight"
+        out |= {at: [rows, 64], **({at + "_scale_inv": [ranks, 1]} if ranks else {})}
+        codes |= {at: "F8_E4M3"} if ranks else {}
+    for i in range(3):
+        out |= {f"model.mtp.layers.{i}.self_attn.qkv_proj.weight": [352, 64], f"model.mtp.layers.{i}.self_attn.qkv_proj.weight_scale_inv": [4, 1]}
+        codes[f"model.mtp.layers.{i}.self_attn.qkv_proj.weight"] = "F8_E4M3"
+    for name in [n for n in out if ".mlp.experts." in n]:
+        rows, columns = out[name]
+        out |= {name: [rows, columns // 2], name + "_scale": [rows, columns // 32]}
+        codes |= {name: "U8", name + "_scale": "E8M0"}
+    return out, codes
+
+
 LING = {"architectures": ["BailingMoeV2ForCausalLM"], "model_type": "bailing_moe", "num_experts": 4, "n_routed_experts": None, "num_shared_experts": 1, "n_shared_experts": None, "score_function": "sigmoid", "use_qk_norm": True, "use_qkv_bias": False, "use_bias": False, "norm_head": False,
         "moe_router_enable_expert_bias": True, "rope_theta": 600000.0, "rope_parameters": None, "partial_rotary_factor": 0.5, "num_nextn_predict_layers": 1, "moe_shared_expert_intermediate_size": 32}
 LING_NAMES = [("embed_tokens", "word_embeddings"), ("self_attn.o_proj", "attention.dense"), ("self_attn.q_norm", "attention.query_layernorm"), ("self_attn.k_norm", "attention.key_layernorm"), ("e_score_correction_bias", "expert_bias")]
@@ -355,6 +372,9 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
                "rope_parameters": {"full_attention": YARN, "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}}),
     "mimo2": ("MiMoV2FlashForCausalLM", "MiMoV2FlashConfig", {**MIMO, "rope_parameters": {k: {"rope_type": "default", "rope_theta": t, "partial_rotary_factor": 0.334} for k, t in (("full_attention", 5000000.0), ("sliding_attention", 10000.0))}},
               {"as_is": True, "said": MIMO_SAID, "besides": mimo_further()}),
+    "mimo2-fused": ("MiMoV2FlashForCausalLM", "MiMoV2FlashConfig", {**MIMO, "rope_parameters": {k: {"rope_type": "default", "rope_theta": t, "partial_rotary_factor": 0.334} for k, t in (("full_attention", 5000000.0), ("sliding_attention", 10000.0))}},
+                    {"as_is": True, "answers": False, "coded": mimo_fused, "besides": {**mimo_further(), "visual.merger.mlp.0.weight": [64, 64], "speech_embeddings.0.weight": [8, 64]}, "said": {**MIMO_SAID, "architectures": ["MiMoV2ForCausalLM"], "attention_projection_layout": "fused_qkv",
+                     "quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128], "store_dtype": "mxfp4", "mxfp4_block_size": 32}}}),
     "cohere2moe": ("Cohere2MoeForCausalLM", "Cohere2MoeConfig", {"num_hidden_layers": 5, "head_dim": 32, "num_experts": 4, "num_experts_per_tok": 2, "num_shared_experts": 1, "prefix_dense_intermediate_size": 48, "first_k_dense_replace": 1, "sliding_window": 16, "expert_selection_fn": "sigmoid",
                                                                "bos_token_id": 1, "eos_token_id": 2}, {"after": {**dict.fromkeys(("enorm", "hnorm", "shared_head.norm"), [64]), "eh_proj": [64, 128]}, "said": {"num_nextn_predict_layers": 1}}),
     "cohere2moe-rms": ("Cohere2MoeForCausalLM", "Cohere2MoeConfig", {"num_hidden_layers": 4, "head_dim": 32, "num_experts": 4, "num_experts_per_tok": 2, "rms_norm_eps": 1e-6, "sliding_window": 16, "bos_token_id": 1, "eos_token_id": 2}, {"as_is": True}),
