@@ -56,6 +56,12 @@ void row_weights(const float *x, const float *weights, int n, float mean_square,
 
 const struct affine_search wide_search = {-.9f, .05f, 36, false};
 
+// v without its fraction, from `least` to `most`, both at least -1 where v may have a fraction; `least` for NaN. Blocks
+// of values below 2^-127 have an inverse scale that is infinite, and a scale that becomes 0.
+static int cut_to(float v, int least, int most) {
+  return !(v > (float)least) ? least : v < (float)most ? (int)v : most;
+}
+
 // 4 or 5 bits around zero, which is the code 2^(bits - 1): the value of largest magnitude gets the code 0.
 static void around_zero(const float *x, const float *weights, int64_t n, int bits, unsigned char *out) {
   int half = 1 << (bits - 1), bytes = bits == 4 ? 18 : 22;
@@ -73,7 +79,7 @@ static void around_zero(const float *x, const float *weights, int64_t n, int bit
       d = far / (float)-half;
       float inverse = d != 0 ? 1 / d : 0;
       for (int i = 0; i < 32; i++)
-        codes[i] = (uint8_t)clamp((int)(x[i] * inverse + ((float)half + .5f)), 0, 2 * half - 1);
+        codes[i] = (uint8_t)cut_to(x[i] * inverse + ((float)half + .5f), 0, 2 * half - 1);
     }
     put_half(out, d);
     if (bits == 5) put_fifth_bits(out + 2, codes);
@@ -101,7 +107,7 @@ static void from_least(const float *x, const float *weights, int64_t n, int bits
       }
       d = (high - low) / (float)top;
       float inverse = d != 0 ? 1 / d : 0;
-      for (int i = 0; i < 32; i++) codes[i] = (uint8_t)clamp((int)((x[i] - low) * inverse + .5f), 0, top);
+      for (int i = 0; i < 32; i++) codes[i] = (uint8_t)cut_to((x[i] - low) * inverse + .5f, 0, top);
     }
     put_half(out, d);
     put_half(out + 2, low);
@@ -126,7 +132,7 @@ static void write_q8_0(const float *x, const float *w, int64_t n, unsigned char 
   for (int64_t b = 0; b < n / 32; b++, x += 32, out += 34) {
     float d = largest(x, 32) / 127, inverse = d != 0 ? 1 / d : 0;
     put_half(out, d);
-    for (int i = 0; i < 32; i++) out[2 + i] = (unsigned char)(int)roundf(x[i] * inverse);
+    for (int i = 0; i < 32; i++) out[2 + i] = (unsigned char)cut_to(roundf(x[i] * inverse), -127, 127);
   }
 }
 
@@ -183,7 +189,7 @@ static void write_nvfp4(const float *x, const float *w, int64_t n, unsigned char
 
 // ---- three values ---------------------------------------------------------------------------------------------------
 
-static int ternary(float x, float inverse) { return (int)lroundf(x * inverse) + 1; }
+static int ternary(float x, float inverse) { return cut_to(roundf(x * inverse), -1, 1) + 1; }
 
 // `count` values, `stride` apart, as digits of a fraction in base 3, the first one highest: 256 / 243 of the number
 // that five digits form.
@@ -235,7 +241,7 @@ static void write_q2_0(const float *x, const float *w, int64_t n, unsigned char 
     memset(out + 2, 0, 16);
     put_half(out, d);
     for (int i = 0; i < 64; i++)
-      out[2 + i / 4] |= (unsigned char)(clamp((int)roundf(x[i] * inverse) + 1, 0, 3) << i % 4 * 2);
+      out[2 + i / 4] |= (unsigned char)(cut_to(roundf(x[i] * inverse) + 1, 0, 3) << i % 4 * 2);
   }
 }
 
