@@ -295,9 +295,10 @@ static const char *stop_reason(enum finish f) {
 }
 
 static json_t *message_usage(const call *c, const struct timing *t) {
-  return json_pack("{sI sI sI si}", "input_tokens", (json_int_t)(call_prompt_tokens(c) - t->n_cached), "output_tokens",
-                   (json_int_t)t->n_drawn, "cache_read_input_tokens", (json_int_t)t->n_cached,
-                   "cache_creation_input_tokens", 0);
+  return json_pack("{sI sI sI si s{sI}}", "input_tokens", (json_int_t)(call_prompt_tokens(c) - t->n_cached),
+                   "output_tokens", (json_int_t)t->n_drawn, "cache_read_input_tokens", (json_int_t)t->n_cached,
+                   "cache_creation_input_tokens", 0, "output_tokens_details", "thinking_tokens",
+                   (json_int_t)t->n_reasoned);
 }
 
 static json_t *message(const call *c, json_t *content, const char *reason, const char *word, const struct timing *t) {

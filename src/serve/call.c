@@ -72,8 +72,10 @@ static const struct field sampling_table[] = {
   FS(P, json_schema, "json_schema", F_ANY, SHAPE_SCHEMA, "a schema of the JSON that the answer has to be"),
   FS(P, json_schema, "guided_json", F_ANY, SHAPE_SCHEMA_OR_TEXT, "json_schema, in vLLM's older form"),
   FJ(P, regex, "guided_regex", F_TEXT, "a regular expression that the answer has to match"),
+  FJ(P, regex, "regex", F_TEXT, "guided_regex, in SGLang's form"),
   FS(P, choices, "guided_choice", F_ARRAY, SHAPE_CHOICES, "texts: the answer is one of them"),
   FJ(P, grammar, "guided_grammar", F_TEXT, "grammar by another name"),
+  FJ(P, grammar, "ebnf", F_TEXT, "grammar, in SGLang's form"),
   FO(P, nested, "structured_outputs", structured_tables, "vLLM's form: one of json, regex, choice, grammar"),
   FS(P, lora, "lora", F_ARRAY, SHAPE_SCALES,
      "[{id, scale}]: the scales that adapters have in this request; those that are not named have 0"),
@@ -907,6 +909,12 @@ int64_t call_prompt_tokens(const call *c) {
 int64_t call_drawn(const call *c) {
   int64_t n = 0;
   for (int i = 0; i < c->n_choices; i++) n += (int64_t)c->choices[i].timing.n_drawn;
+  return n;
+}
+
+int64_t call_reasoned(const call *c) {
+  int64_t n = 0;
+  for (int i = 0; i < c->n_choices; i++) n += (int64_t)c->choices[i].timing.n_reasoned;
   return n;
 }
 

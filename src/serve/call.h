@@ -154,5 +154,6 @@ json_t *timings_object(const struct timing *t);                            // in
 // The log-probability of a token in OpenAI's form; if it was scored after the samplers, probabilities in llama.cpp's
 // form.
 json_t *chat_logprob(const call *c, const struct score *score);
-int64_t call_prompt_tokens(const call *c), call_drawn(const call *c), call_cached(const call *c);
+int64_t call_prompt_tokens(const call *c), call_drawn(const call *c), call_cached(const call *c),
+  call_reasoned(const call *c);
 #endif

@@ -122,8 +122,9 @@ static const struct fields *const stream_tables[] = {&stream_fields, NULL};
 
 static json_t *usage(const call *c) {
   json_int_t prompt = call_prompt_tokens(c), drawn = call_drawn(c);
-  return json_pack("{sI sI sI s{sI}}", "prompt_tokens", prompt, "completion_tokens", drawn, "total_tokens",
-                   prompt + drawn, "prompt_tokens_details", "cached_tokens", (json_int_t)call_cached(c));
+  return json_pack("{sI sI sI s{sI} s{sI}}", "prompt_tokens", prompt, "completion_tokens", drawn, "total_tokens",
+                   prompt + drawn, "prompt_tokens_details", "cached_tokens", (json_int_t)call_cached(c),
+                   "completion_tokens_details", "reasoning_tokens", (json_int_t)call_reasoned(c));
 }
 
 json_t *timings_object(const struct timing *t) {

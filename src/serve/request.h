@@ -15,9 +15,10 @@ enum finish { FINISH_STOP, FINISH_WORD, FINISH_LENGTH, FINISH_CALLS, FINISH_TIME
 
 struct part { enum weft_part_kind kind; str text; char *name, *id; bool done; };   // as weft_part
 
-// wait_ms: from the arrival of the request to the start of its prompt
+// n_reasoned: of the drawn tokens, those of reasoning and its marks. wait_ms: from the arrival of the request to the
+// start of its prompt
 struct timing {
-  int64_t n_prompt, n_cached, n_drawn;
+  int64_t n_prompt, n_cached, n_drawn, n_reasoned;
   double wait_ms, prompt_ms, drawn_ms;
   int slot;                            // of its sequence
   weft_speculation_counts speculation;

@@ -184,8 +184,9 @@ static json_t *call_item(const call *c, const char *id, const char *status, cons
 
 static json_t *response_usage(const call *c) {
   json_int_t prompt = call_prompt_tokens(c), drawn = call_drawn(c);
-  return json_pack("{sI s{sI} sI s{si} sI}", "input_tokens", prompt, "input_tokens_details", "cached_tokens",
-                   (json_int_t)call_cached(c), "output_tokens", drawn, "output_tokens_details", "reasoning_tokens", 0,
+  return json_pack("{sI s{sI} sI s{sI} sI}", "input_tokens", prompt, "input_tokens_details", "cached_tokens",
+                   (json_int_t)call_cached(c), "output_tokens", drawn, "output_tokens_details", "reasoning_tokens",
+                   (json_int_t)call_reasoned(c),
                    "total_tokens", prompt + drawn);
 }
 

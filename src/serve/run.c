@@ -39,7 +39,8 @@ struct run {
   weft_stop *stop;
   weft_answer *answer;
   double start, answer_start;
-  int64_t drawn;
+  int64_t drawn,
+    reasoned, attributed;    // of these: for reasoning; before the last text of any kind
   weft_budget *budget;       // of reasoning; NULL: no limit
   int calls, done;           // begun; complete
   struct timing last;        // set at the end
@@ -139,6 +140,7 @@ static struct timing timing_of(const run *u) {
   return (struct timing){.n_prompt = (int64_t)u->r->prompt.n,
                          .n_cached = (int64_t)u->kept,
                          .n_drawn = u->drawn,
+                         .n_reasoned = u->reasoned,
                          .wait_ms = u->start ? 1000 * (u->start - u->r->arrived) : 0,
                          .prompt_ms = 1000 * (until - u->start),
                          .drawn_ms = u->answer_start ? 1000 * (now - u->answer_start) : 0,
@@ -179,6 +181,13 @@ static bool fail_run(run *u, const weft_error *err) {
   return false;
 }
 
+// Tokens since the last text count for the kind of this one: marks of reasoning count as reasoning.
+static void attribute_tokens(run *u, const weft_part *part) {
+  if (!part->n && !part->name) return;
+  if (part->kind == WEFT_REASONING) u->reasoned += u->drawn - u->attributed;
+  u->attributed = u->drawn;
+}
+
 // Text after the single wanted call is dropped.
 static void add_parts(run *u, event *e, const weft_part *parts, size_t n) {
   for (size_t i = 0; i < n && !(u->r->one_call && u->done); i++) {
@@ -186,6 +195,7 @@ static void add_parts(run *u, event *e, const weft_part *parts, size_t n) {
                      .name = parts[i].name ? xstrdup(parts[i].name) : NULL,
                      .id = parts[i].id ? xstrdup(parts[i].id) : NULL,
                      .done = parts[i].done};
+    attribute_tokens(u, &parts[i]);
     u->calls += p.name != NULL;
     u->done += p.done;
     str_addn(&p.text, parts[i].text, parts[i].n);

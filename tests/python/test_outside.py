@@ -282,6 +282,20 @@ def test_tools_that_claude_code_finds(server):
     assert count([search, deferred, runs], user("say 1")) == shown
 
 
+@pytest.mark.parametrize("limit, said, reasoned", [(60, "3", 2), (1, "3", 1), (60, "1", 0), (60, "4", 0)])
+def test_tokens_of_reasoning(server, limit, said, reasoned):
+    """Codex, inspect-ai and Claude Code show how much was reasoning: the usage of Responses said 0, that of chats and Messages nothing."""
+    for stream in False, True:
+        for path, body, last, details, name in (
+                ("/v1/chat/completions", {"messages": user("say " + said), "max_tokens": limit, "stream_options": {"include_usage": True}}, -1, "completion_tokens_details", "reasoning_tokens"),
+                ("/v1/responses", {"input": "say " + said, "max_output_tokens": limit}, -1, "output_tokens_details", "reasoning_tokens"),
+                ("/v1/messages", {"messages": user("say " + said), "max_tokens": limit}, -2, "output_tokens_details", "thinking_tokens")):
+            got = server.ask(path, {"model": "told", "tools": [], "stream": stream, **{k: v for k, v in body.items() if stream or k != "stream_options"}})[1]
+            end = chunks(got)[last] if stream else got
+            usage = end.get("response", end)["usage"]
+            assert usage[details] == {name: reasoned}, (path, end)
+
+
 def test_results_of_calls_in_parts(server):
     """llama.cpp 23465: a result that was a list of parts, as Codex sends it, was refused."""
     result = {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "say 1"}]}

@@ -179,6 +179,17 @@ def test_constraints_of_vllm(ai, kind, value, fits):
             assert fits(text.choices[0].text), (more, text)
 
 
+@pytest.mark.parametrize("name, kind", [("regex", "regex"), ("ebnf", "grammar")])
+def test_constraints_of_sglang(ai, name, kind):
+    """As outlines sends them to SGLang."""
+    [(value, fits)] = [row[1:] for row in CONSTRAINTS if row[0] == kind]
+    for seed in range(3):
+        chat = ai.chat.completions.create(model="x", messages=MESSAGES, max_tokens=200, seed=seed, extra_body={name: value})
+        assert fits(chat.choices[0].message.content), chat
+    with pytest.raises(openai.BadRequestError, match=f"'{kind}' and 'choice'"):
+        ai.chat.completions.create(model="x", messages=MESSAGES, extra_body={name: value, "guided_choice": ["b"]})
+
+
 def test_wrong_constraints(ai):
     for more, name in (({"guided_choice": []}, "choice"), ({"guided_choice": [1]}, "choice"), ({"guided_regex": "("}, "regex"), ({"structured_outputs": {"json": "{"}}, "json_schema"),
                        ({"guided_regex": "a", "guided_choice": ["b"]}, "choice"), ({"structured_outputs": 3}, "structured_outputs"), ({"guided_regex": 3}, "guided_regex")):
