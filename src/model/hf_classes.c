@@ -807,7 +807,7 @@ static const char *name_alone(const hf *h, const char *name) {
                                        "model.audio_tower.",
                                        "model.switch.",          "switch.",
                                        "vision_encoder.",        "audio_encoder.",
-                                       "speech_embeddings.",
+                                       "speech_embeddings.",     "vit_large_projector.",
                                        "model.vision_encoder.",  "model.audio_encoder.",
                                        "model.audio_adapter."};
   static const struct { const char *with, *without; } prefixes[] = {{"model.language_model.", "model."},

@@ -1,5 +1,6 @@
 // Rows of the table of classes (hf_classes.c) for further mixtures of experts, and dense models of their
-// families: DeepSeek V4, GLM 4 of 2024, Solar Open, InternLM3 and Ling 2.
+// families: DeepSeek V4, GLM 4 of 2024, Solar Open, InternLM3, Ling 2 and Step 3.5.
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "model/hf_impl.h"
@@ -263,6 +264,196 @@ static const hf_key ling2_keys[] = {
 
 static int ling2_more(hf *h, error *err) { return hf_put_rotated(h, 0.5, err) || hf_put_nextn(h, err) ? -1 : 0; }
 
+// ---- Step 3.5 -------------------------------------------------------------------------------------------------------
+
+// 1 is added to all norms. Layers with a window have heads of their own, and rotate otherwise.
+static const hf_rule step_rules[] = {
+  {"model.norm", "output_norm", HF_PLUS_ONE, 0},
+  {BLOCK "input_layernorm", "blk.*.attn_norm", HF_PLUS_ONE, 0},
+  {BLOCK "post_attention_layernorm", "blk.*.ffn_norm", HF_PLUS_ONE, 0},
+  {BLOCK "self_attn.q_norm", "blk.*.attn_q_norm", HF_PLUS_ONE, 0},
+  {BLOCK "self_attn.k_norm", "blk.*.attn_k_norm", HF_PLUS_ONE, 0},
+  {BLOCK "self_attn.g_proj", "blk.*.attn_gate", 0, 0},
+  {BLOCK "moe.gate", "blk.*.ffn_gate_inp", 0, 0},
+  {BLOCK "moe.router_bias", "blk.*.exp_probs_b.bias", 0, 0},
+  {BLOCK "moe.gate_proj", "blk.*.ffn_gate_exps", 0, 0},
+  {BLOCK "moe.up_proj", "blk.*.ffn_up_exps", 0, 0},
+  {BLOCK "moe.down_proj", "blk.*.ffn_down_exps", 0, 0},
+  HF_SHARED_EXPERT(BLOCK "share_expert"),
+  {BLOCK "enorm", "blk.*.nextn.enorm", HF_PLUS_ONE, 0},
+  {BLOCK "hnorm", "blk.*.nextn.hnorm", HF_PLUS_ONE, 0},
+  {BLOCK "transformer.shared_head.norm", "blk.*.nextn.shared_head_norm", HF_PLUS_ONE, 0},
+  {BLOCK "transformer.shared_head.output", "blk.*.nextn.shared_head_head", 0, 0},
+  HF_NEXTN,
+  {0},
+};
+static const hf_key step_keys[] = {
+  {"attention.sliding_window", HF_U32, "sliding_window"},
+  {"expert_feed_forward_length", HF_U32, "moe_intermediate_size"},
+  {"expert_shared_feed_forward_length", HF_U32, "share_expert_dim"},
+  {"expert_weights_scale", HF_F32_KEY, "moe_router_scaling_factor"},
+  {"expert_weights_norm", HF_BOOL, "norm_expert_weight"},
+  {"leading_dense_block_count", HF_U32, "first_k_dense_replace"},
+  {"moe_every_n_layers", HF_U32, "moe_every_n_layer"},
+  {0},
+};
+
+// Kinds of layers, and of those that predict further tokens, which lists go on with (h->kinds).
+static int read_step_layers(hf *h, error *err) {
+  static const char key[] = "layer_types";
+  const json_t *list = json_object_get(h->text, key);
+  uint32_t layers, n = (uint32_t)json_array_size(list);
+  if (hf_need_u32(h, "num_hidden_layers", &layers, err)) return -1;
+  if (n < layers || n > HF_LAYERS_MOST) return hf_fail(h, config_name, key, err, "is not a list of %u layers", layers);
+  h->kinds = (hf_layers){n, ARENA_ARRAY(h->arena, uint8_t, n)};
+  for (uint32_t i = 0; i < n; i++) {
+    const char *name = json_string_value(json_array_get(list, i));
+    h->kinds.of[i] = name && !strcmp(name, "sliding_attention");
+    if (!name || (!h->kinds.of[i] && strcmp(name, "full_attention")))
+      return hf_fail(h, config_name, key, err, "has '%.40s'", name ? name : "what is no text");
+  }
+  return 0;
+}
+
+// A list with a number of each layer: one for those of each kind. Absent: *found is false.
+static int read_by_kind(const hf *h, const char *key, double out[2], bool *found, error *err) {
+  const json_t *list = json_object_get(h->text, key);
+  bool known[2] = {false, false};
+  *found = json_array_size(list) >= h->kinds.n;
+  if (json_is_array(list) && !*found)
+    return hf_fail(h, config_name, key, err, "is not a list of %u layers", h->kinds.n);
+  for (uint32_t i = 0; i < h->kinds.n && *found; i++) {
+    const json_t *v = json_array_get(list, i);
+    uint8_t kind = h->kinds.of[i];
+    if (!json_is_number(v) || (known[kind] && json_number_value(v) != out[kind]))
+      return hf_fail(h, config_name, key, err, "has another number than other layers of its kind at %u", i);
+    out[kind] = json_number_value(v);
+    known[kind] = true;
+  }
+  return 0;
+}
+
+// Bases of rotation, and the rotated shares of heads, of which files have one.
+static int read_step_rotation(hf *h, error *err) {
+  double base[2] = {10000, 10000}, share[2] = {0.5, 1};
+  bool listed, shared, found;
+  const json_t *both = json_object_get(h->text, "rope_parameters"), *near = hf_in(both, "sliding_attention");
+  if (read_by_kind(h, "partial_rotary_factors", share, &shared, err)) return -1;
+  if (!shared && near) share[0] = share[1] = 1;
+  if (hf_number_in(h, hf_in(both, "full_attention"), "partial_rotary_factor", &share[0], &found, err) ||
+      hf_number_in(h, near, "partial_rotary_factor", &share[1], &found, err))
+    return -1;
+  if (share[0] != 0.5 || share[1] != 1)
+    return hf_fail(h, config_name, "partial_rotary_factors", err,
+                   "are %g, and %g in layers with a window, but files of %s are of 0.5 and 1", share[0], share[1],
+                   h->class->arch);
+  if (read_by_kind(h, "rope_theta", base, &listed, err)) return -1;
+  if (listed) json_object_set_new(h->text, "rope_theta", json_real(base[0]));
+  else if (hf_f64(h, "rope_theta", &base[1], &found, err)) return -1;
+  if (!near) json_object_set_new(h->text, "swa_rope_theta", json_real(base[1]));
+  return 0;
+}
+
+// The first layers are dense: by a list of kinds, or of the layers with experts.
+static int read_step_dense(hf *h, error *err) {
+  static const char key[] = "moe_layers_enum";
+  const json_t *list = hf_in(h->text, key);
+  const char *text = json_string_value(list);
+  uint32_t layers, first = 3;
+  if (json_array_size(json_object_get(h->text, "mlp_layer_types"))) return hf_read_dense_layers(h, err);
+  if (hf_need_u32(h, "num_hidden_layers", &layers, err)) return -1;
+  if (list && !text) return hf_fail(h, config_name, key, err, "is not a text");
+  char *end = NULL;
+  for (uint32_t at = 0, i = 0; text && *text; text = *end == ',' ? end + 1 : end, i++) {
+    long v = strtol(text, &end, 10);
+    if (!i) first = at = (uint32_t)v;
+    if (end == text || v < 0 || v != (long)at++ || (*end && *end != ','))
+      return hf_fail(h, config_name, key, err, "are not all layers from the first of them on");
+    if (!*end && at != layers) return hf_fail(h, config_name, key, err, "do not end with the last layer");
+  }
+  json_object_set_new(h->text, "first_k_dense_replace", json_integer(first < layers ? first : layers));
+  return 0;
+}
+
+static int prepare_step(hf *h, error *err) {
+  const json_t *other = json_object_get(h->text, "attention_other_setting");
+  json_t *heads = hf_in(other, "num_attention_heads"), *groups = hf_in(other, "num_attention_groups");
+  if (heads) json_object_set(h->text, "num_sliding_attention_heads", heads);
+  if (groups) json_object_set(h->text, "num_sliding_attention_groups", groups);
+  return read_step_layers(h, err) || read_step_rotation(h, err) || read_step_dense(h, err) ? -1 : 0;
+}
+
+// Heads of each layer, and which have a window.
+static int put_step_heads(hf *h, error *err) {
+  static const char *const names[2][2] = {
+    {"num_attention_heads", "num_sliding_attention_heads num_attention_heads"},
+    {"num_key_value_heads", "num_sliding_attention_groups num_key_value_heads"}};
+  static const char *const to[] = {"attention.head_count", "attention.head_count_kv"};
+  uint32_t n = h->n_layers + h->n_further;
+  bool *near = ARENA_ARRAY(h->arena, bool, n);
+  for (uint32_t i = 0; i < n; i++) near[i] = i < h->kinds.n && h->kinds.of[i];
+  for (int k = 0; k < 2; k++) {
+    int32_t of[2], *each = ARENA_ARRAY(h->arena, int32_t, n);
+    if (hf_need_i32(h, names[k][0], &of[0], err) || hf_need_i32(h, names[k][1], &of[1], err)) return -1;
+    for (uint32_t i = 0; i < n; i++) each[i] = of[near[i]];
+    gguf_head_i32s(h->head, hf_arch_key(h, to[k]), each, n);
+  }
+  gguf_head_bools(h->head, hf_arch_key(h, "attention.sliding_window_pattern"), near, n);
+  return 0;
+}
+
+// Limits of each layer's gates; null, and layers that a list does not have: none.
+static int put_step_limits(hf *h, const char *from, const char *to, error *err) {
+  const json_t *list = hf_in(h->text, from);
+  uint32_t n = h->n_layers + h->n_further;
+  float *each = ARENA_ARRAY(h->arena, float, n);
+  if (!list) return 0;
+  if (json_array_size(list) < h->n_layers) return hf_fail(h, config_name, from, err, "is not a list of %u layers", n);
+  for (uint32_t i = 0; i < n && i < json_array_size(list); i++) {
+    const json_t *v = json_array_get(list, i);
+    if (!json_is_number(v) && !json_is_null(v)) return hf_fail(h, config_name, from, err, "has no number at %u", i);
+    each[i] = (float)json_number_value(v);
+  }
+  gguf_head_f32s(h->head, hf_arch_key(h, to), each, n);
+  return 0;
+}
+
+// llama3's factors of frequencies, of the rotated half of a head; the others are 1, for layers with a window.
+static int put_step_factors(hf *h, error *err) {
+  enum { SIZE_MOST = 1 << 16 };
+  static const char *const names[] = {"rope_theta", "factor", "low_freq_factor", "high_freq_factor",
+                                      "original_max_position_embeddings"};
+  double of[] = {10000, 8, 1, 4, 8192};
+  uint32_t size;
+  bool found;
+  const char *type = hf_rope_type(h);
+  if (!type || strcmp(type, "llama3")) return 0;
+  if (hf_head_size(h, &size, err)) return -1;
+  for (size_t i = 0; i < COUNT(names); i++)
+    if (hf_rope_number(h, names[i], i ? NULL : names[i], &of[i], &found, err)) return -1;
+  if (!(of[1] > 0 && of[2] > 0 && of[3] > of[2] && of[4] > 0) || size < 4 || size > SIZE_MOST)
+    return hf_fail(h, config_name, "rope_type", err, "llama3 with factors that are no such");
+  float *out = ARENA_ARRAY(h->arena, float, size / 2);
+  uint32_t rotated = size / 2;
+  for (uint32_t i = 0; i < size / 2; i++) {
+    float freq = 1.0F / powf((float)of[0], (float)(2 * i) / (float)rotated);
+    double length = 2 * 3.14159265358979323846 / (double)freq, smooth = (of[4] / length - of[2]) / (of[3] - of[2]);
+    bool plain = 2 * i >= rotated || length < of[4] / of[3];
+    out[i] = plain ? 1 : length > of[4] / of[2] ? (float)of[1] : (float)(1 / ((1 - smooth) / of[1] + smooth));
+  }
+  hf_add_values(h, "rope_freqs.weight", out, size / 2);
+  h->rotation_read = true;
+  return 0;
+}
+
+static int step_more(hf *h, error *err) {
+  return hf_put_nextn(h, err) || put_step_heads(h, err) || put_step_factors(h, err) ||
+             put_step_limits(h, "swiglu_limits", "swiglu_clamp_exp", err) ||
+             put_step_limits(h, "swiglu_limits_shared", "swiglu_clamp_shexp", err)
+           ? -1
+           : 0;
+}
+
 // ---- the rows -------------------------------------------------------------------------------------------------------
 
 const hf_class hf_classes_mixtures[] = {
@@ -321,5 +512,19 @@ const hf_class hf_classes_mixtures[] = {
    .keys = ling2_keys,
    .rules = ling2_rules,
    .more = ling2_more},
+  {.name = "Step3p5ForCausalLM",
+   .arch = "step35",
+   .needs = "sliding_window",
+   .musts = "hidden_act=silu attention_bias=false mlp_bias=false moe_router_activation=sigmoid norm_expert_weight=true "
+            "use_moe_router_bias=true use_head_wise_attn_gate=true use_qk_norm=true moe_every_n_layer=1",
+   .derived = "num_key_value_heads=num_attention_groups n_routed_experts=moe_num_experts num_experts_per_tok=moe_top_k "
+              "share_expert_dim=share_expert_dims",
+   .defaults = "{\"rms_norm_eps\":1e-5,\"rope_theta\":10000.0,\"head_dim\":128,\"moe_every_n_layer\":1,"
+               "\"moe_router_scaling_factor\":1.0}",
+   .prepare = prepare_step,
+   .keys = step_keys,
+   .rules = step_rules,
+   .more = step_more},
+  {.name = "Step3p7ForConditionalGeneration", .like = "Step3p5ForCausalLM", .seeing = true},
   {0},
 };

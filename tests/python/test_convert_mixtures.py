@@ -101,6 +101,21 @@ YARN = RECORDS["deepseek4"]["config"]["rope_scaling"]
         ("ling2", "bailingmoe2", "norm_head", True), ("ling2", "bailingmoe2", "use_qk_norm", False), ("ling2", "bailingmoe2", "moe_router_enable_expert_bias", False), ("ling2", "bailingmoe2", "score_function", "softmax"))),
     *(("ling2", {key: None}, f"'{key}': is missing") for key in ("routed_scaling_factor", "first_k_dense_replace", "num_shared_experts")),
     ("ling2", {"num_shared_experts": 1 << 31, "moe_shared_expert_intermediate_size": None}, "'num_shared_experts': 2147483648 is too much"),
+    *(("step37", {key: value}, f"'{key}': {json.dumps(value)}, but files of step35") for key, value in (("use_qk_norm", False), ("norm_expert_weight", False), ("use_head_wise_attn_gate", False), ("moe_every_n_layer", 2), ("mlp_bias", True))),
+    ("step37", {"sliding_window": None}, "'sliding_window': is missing"),
+    ("step37", {"layer_types": None}, "'layer_types': is not a list of 4 layers"),
+    ("step37", {"layer_types": ["full_attention", "chunked", "sliding_attention", "full_attention"]}, "'layer_types': has 'chunked'"),
+    ("step37", {"rope_theta": [5e6, 1e4, 2e4, 5e6, 1e4]}, "'rope_theta': has another number than other layers of its kind at 2"),
+    ("step37", {"rope_theta": [5e6, 1e4]}, "'rope_theta': is not a list of 5 layers"),
+    ("step37", {"partial_rotary_factors": [1.0] * 5}, "'partial_rotary_factors': are 1, and 1 in layers with a window, but files of step35 are of 0.5 and 1"),
+    ("step37", {"moe_layers_enum": "1,3"}, "'moe_layers_enum': are not all layers from the first of them on"),
+    ("step37", {"moe_layers_enum": "1,2"}, "'moe_layers_enum': do not end with the last layer"),
+    ("step37", {"moe_layers_enum": "1,2,3;"}, "'moe_layers_enum': are not all layers"),
+    ("step37", {"moe_layers_enum": [1, 2, 3]}, "'moe_layers_enum': is not a text"),
+    ("step37", {"swiglu_limits": [0.5]}, "'swiglu_limits': is not a list of 5 layers"),
+    ("step37", {"swiglu_limits_shared": [0, 0, "x", 0]}, "'swiglu_limits_shared': has no number at 2"),
+    ("step37", {"rope_scaling": {"rope_type": "llama3", "factor": -1}}, "'rope_type': llama3 with factors that are no such"),
+    ("step37", {"rope_scaling": {"rope_type": "dynamic"}}, "'rope_type': 'dynamic' is not known"),
     ("internlm3", {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "'rope_type': 'yarn', which files of llama do not have"),
     ("glm", {"rope_parameters": {"mrope_section": [2, 3, 3]}}, "'mrope_section': positions of pictures are not known"),
     ("deepseek4", {"compress_ratios": [0, 4, 128]}, "'compress_ratios': is not a list of 4 layers"),
@@ -214,3 +229,43 @@ def test_matrices_of_mimo_that_are_none(run_weft, tmp_path, change, expected):
     folders.safetensors(folder / "model.safetensors", tensors)
     error, bytes_ = made(run_weft, folder, tmp_path / "out.gguf")
     assert expected in error and not bytes_, error
+
+
+STEP_SAVED = ("num_attention_groups", "moe_num_experts", "moe_top_k", "moe_layers_enum", "partial_rotary_factors", "rope_theta", "rope_scaling", "attention_other_setting", "moe_router_activation", "norm_expert_weight", "use_moe_router_bias", "use_head_wise_attn_gate")
+
+
+def test_step_as_transformers_saves_it(run_weft, tmp_path):
+    """Names of numbers, bases of rotation by kinds of layers. It leaves out the layer that predicts a further token; without a list's part for it, that layer attends to all."""
+    record = json.loads(json.dumps(RECORDS["step37"]))
+    record["tensors"] = {n: s for n, s in record["tensors"].items() if not n.startswith("model.layers.4.")}
+    text = record["config"]["text_config"]
+    scaling, bases = text["rope_scaling"], [{"rope_theta": t, "partial_rotary_factor": f} for t, f in ((5e6, 0.5), (1e4, 1.0))]
+    for key in ("layer_types", "partial_rotary_factors", "rope_theta"):
+        text[key] = text[key][:4]
+    published = keys(run_weft, folders.write(tmp_path / "published" / "step37", record), tmp_path / "published.gguf")
+    for key in STEP_SAVED:
+        del text[key]
+    text |= {"num_key_value_heads": 2, "n_routed_experts": 4, "num_experts_per_tok": 2, "mlp_layer_types": ["dense"] + ["sparse"] * 3, "num_sliding_attention_heads": 6, "num_nextn_predict_layers": 0,
+             "rope_parameters": {"full_attention": {**scaling, **bases[0]}, "sliding_attention": {"rope_type": "default", **bases[1]}}}
+    saved = keys(run_weft, folders.write(tmp_path / "saved" / "step37", record), tmp_path / "saved.gguf")
+    own = {"GGUF.kv_count", "step35.expert_gating_func", "step35.expert_weights_norm"}          # what the architecture means anyway
+    assert {k: v for k, v in published[0].items() if k not in own} == {k: v for k, v in saved[0].items() if k not in own} and saved[1] == published[1] != {}
+    tensors = [{t.name: t.data.tobytes() for t in gguf.GGUFReader(tmp_path / f"{name}.gguf").tensors} for name in ("published", "saved")]
+    assert tensors[0] == tensors[1]
+
+
+def test_step_without_an_encoder(run_weft, tmp_path):
+    """Step 3.5: the numbers are not in a group, and one base of rotation is that of all layers."""
+    record, out = json.loads(json.dumps(RECORDS["step37"])), tmp_path / "out.gguf"
+    keys(run_weft, folders.write(tmp_path / "seeing" / "step37", record), out)
+    expected = {t.name: t.data.tobytes() for t in gguf.GGUFReader(out).tensors}
+    config = record["config"]
+    record["config"] = {**config.pop("text_config"), "architectures": ["Step3p5ForCausalLM"], "rope_theta": 20000.0, "moe_layers_enum": None}
+    record["tensors"] = {n: s for n, s in record["tensors"].items() if not n.startswith(("vision_model.", "vit_"))}
+    folder = folders.write(tmp_path / "alone" / "step37", record)
+    assert "blk.1.ffn_" in made(run_weft, folder, out)[0]          # three layers are dense, the class's default
+    put(folder, lambda c: c.update(moe_layers_enum="1,2,3"))
+    k, _ = keys(run_weft, folder, out)
+    assert [k[f"step35.rope.freq_base{end}"] for end in ("", "_swa")] == [20000.0, 20000.0]
+    ours = {t.name: t.data.tobytes() for t in gguf.GGUFReader(out).tensors}
+    assert len(expected) > 50 and {n: t for n, t in ours.items() if n != "rope_freqs.weight"} == {n: t for n, t in expected.items() if n != "rope_freqs.weight"}

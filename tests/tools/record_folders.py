@@ -198,6 +198,14 @@ def mimo_fused(tensors):
     return out, codes
 
 
+STEP = {"vocab_size": 320, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4, "num_attention_groups": 2, "max_position_embeddings": 512, "head_dim": 32, "moe_num_experts": 4, "moe_top_k": 2, "moe_intermediate_size": 32,
+        "share_expert_dim": 48, "sliding_window": 16, "moe_layers_enum": "1,2,3", "moe_router_scaling_factor": 3.0, "layer_types": ["full_attention", "sliding_attention", "sliding_attention", "full_attention"], "partial_rotary_factors": [0.5, 1.0, 1.0, 0.5],
+        "rope_theta": [5000000.0, 10000.0, 10000.0, 5000000.0], "rope_scaling": {"rope_type": "llama3", "factor": 2.0, "original_max_position_embeddings": 128, "low_freq_factor": 1.0, "high_freq_factor": 32.0}, "pad_token_id": 0,
+        "attention_other_setting": {"attention_type": "sliding_attention", "num_attention_heads": 6, "num_attention_groups": 2, "head_dim": 32}, "swiglu_limits": [0.0, 0.0, 0.6, 0.7], "swiglu_limits_shared": [0.0, 0.0, 0.0, 0.8]}
+STEP_SAID = {**STEP, "model_type": "step3p5", "rms_norm_eps": 1e-5, "num_nextn_predict_layers": 1, "moe_router_activation": "sigmoid", "norm_expert_weight": True, "use_moe_router_bias": True, "use_head_wise_attn_gate": True, "bos_token_id": 1, "eos_token_id": 2,
+             **{k: STEP[k] + [STEP[k][1]] for k in ("layer_types", "partial_rotary_factors", "rope_theta")}}
+STEP_MTP = {f"model.layers.4.{n}.weight": s for n, s in {**dict.fromkeys(("enorm", "hnorm", "input_layernorm", "post_attention_layernorm", "transformer.shared_head.norm"), [64]), "eh_proj": [64, 128], "transformer.shared_head.output": [320, 64], "self_attn.q_proj": [192, 64],
+            "self_attn.k_proj": [64, 64], "self_attn.v_proj": [64, 64], "self_attn.o_proj": [64, 192], "self_attn.g_proj": [6, 64], "self_attn.q_norm": [32], "self_attn.k_norm": [32], "mlp.gate_proj": [96, 64], "mlp.up_proj": [96, 64], "mlp.down_proj": [64, 96]}.items()}
 LING = {"architectures": ["BailingMoeV2ForCausalLM"], "model_type": "bailing_moe", "num_experts": 4, "n_routed_experts": None, "num_shared_experts": 1, "n_shared_experts": None, "score_function": "sigmoid", "use_qk_norm": True, "use_qkv_bias": False, "use_bias": False, "norm_head": False,
         "moe_router_enable_expert_bias": True, "rope_theta": 600000.0, "rope_parameters": None, "partial_rotary_factor": 0.5, "num_nextn_predict_layers": 1, "moe_shared_expert_intermediate_size": 32}
 LING_NAMES = [("embed_tokens", "word_embeddings"), ("self_attn.o_proj", "attention.dense"), ("self_attn.q_norm", "attention.query_layernorm"), ("self_attn.k_norm", "attention.key_layernorm"), ("e_score_correction_bias", "expert_bias")]
@@ -400,6 +408,8 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
               {"own": {"added": ["<|endoftext|>", "<|startoftext|>", "<unk>"]}, "tokenizer_config": make_folder.settings(eos_token="<|endoftext|>")}),
     "internlm3": ("LlamaForCausalLM", "LlamaConfig", {"head_dim": 32}, {**WITH_PIECES, "tokenizer_config": {**WITH_PIECES["tokenizer_config"], "eos_token": "</s>", "add_prefix_space": False, "added_tokens_decoder": {**ADDED, "5": {"content": "<|im_end|>", "special": True}}},
                   "as_is": True, "answers": True, "said": {"architectures": ["InternLM3ForCausalLM"], "model_type": "internlm3", "rope_parameters": None, "rope_theta": 50000000, "rope_scaling": {"rope_type": "dynamic", "factor": 6.0}, "qkv_bias": False, "bias": False, "attention_bias": None, "mlp_bias": None}}),
+    "step37": ("Step3p7ForConditionalGeneration", "Step3p7Config", {"text_config": STEP, "vision_config": {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28, "patch_size": 14}, **dict.fromkeys(SMALL)},
+               {"as_is": True, "said": {"text_config": STEP_SAID}, "besides": STEP_MTP}),
     # classes that are Python code in published folders
     "ling2": ("Glm4MoeForCausalLM", "Glm4MoeConfig", {"head_dim": 16, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "routed_scaling_factor": 2.5, "use_qk_norm": True, "first_k_dense_replace": 1, "n_group": 2, "topk_group": 1, "pad_token_id": 0},
               {"as_is": True, "said": LING, "after": {"eh_proj": [64, 128], "enorm": [64], "hnorm": [64], "final_layernorm": [64]}, "names": LING_NAMES, "without": ("q_proj.weight", "k_proj.weight", "v_proj.weight"), "besides": LING_BESIDES}),
@@ -598,7 +608,7 @@ def record(llama_cpp, name):
     with tempfile.TemporaryDirectory() as folder:
         for dtype, outs in TYPES.items():
             source = make_folder.write(Path(folder) / dtype / name, made, dtype)
-            if dtype == "F32" and (own_name or model in ("MptForCausalLM", "PhimoeForCausalLM", "MiniMaxForCausalLM")) and (model.endswith(("ForCausalLM", "LMHeadModel")) or "T5For" in model or "Glm5Next" in model or "MiniMaxM3" in model or "Muse" in model):
+            if dtype == "F32" and (own_name or model in ("MptForCausalLM", "PhimoeForCausalLM", "MiniMaxForCausalLM")) and (model.endswith(("ForCausalLM", "LMHeadModel")) or "T5For" in model or "Glm5Next" in model or "MiniMaxM3" in model or "Muse" in model or "Step3" in model):
                 made["answer"] = answer(make_folder.write(Path(folder) / "floats" / name, made, dtype, floats=True), model, saved)
             for out in outs:
                 path = Path(folder) / "out.gguf"
