@@ -23,15 +23,19 @@ static const char *anthropic_error_type(int status) {
   }
 }
 
+// anthropic's tool_runner asks for a thread; told by this code that there is none, it sends whole conversations
+// instead.
 static json_t *anthropic_error(const fault *f) {
-  return json_pack("{ss s{ss so}}", "type", "error", "error", "type", anthropic_error_type(f->status), "message",
-                   json_of_text(f->text, strlen(f->text)));
+  json_t *details = strcmp(f->param, "thread") ? NULL : json_pack("{ss}", "error_code", "thread_unsupported_request");
+  return json_pack("{ss s{ss so so*}}", "type", "error", "error", "type", anthropic_error_type(f->status), "message",
+                   json_of_text(f->text, strlen(f->text)), "details", details);
 }
 
 const struct family anthropic_family = {
   "Anthropic", anthropic_error,
   "{'type':'object','required':['type','error'],'properties':{'type':{'const':'error'},'error':{'type':'object',"
-  "'required':['type','message'],'properties':{'type':{'type':'string'},'message':{'type':'string'}}}}}",
+  "'required':['type','message'],'properties':{'type':{'type':'string'},'message':{'type':'string'},'details':{'type':"
+  "'object','required':['error_code'],'properties':{'error_code':{'const':'thread_unsupported_request'}}}}}}}",
   "text/event-stream"};
 
 #define PREFIX "toolu_"

@@ -296,6 +296,18 @@ def test_tokens_of_reasoning(server, limit, said, reasoned):
             assert usage[details] == {name: reasoned}, (path, end)
 
 
+@pytest.mark.parametrize("thread", [{"type": "create"}, {"type": "continue", "previous_message_id": "msg_1"}])
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
+def test_threads_of_anthropic(server, thread, path):
+    """anthropic 2.14: tool_runner asks for a thread; it sends whole conversations if the error says that there is none, and otherwise raises the error."""
+    body = {"model": "told", "messages": user("say 1"), **({"max_tokens": 9} if path.endswith("messages") else {})}
+    status, got = server.ask(path, {**body, "thread": thread})
+    assert status == 400 and got["error"]["details"]["error_code"] == "thread_unsupported_request", got
+    status, got = server.ask(path, {**body, "mcp_servers": [1]})
+    assert status == 400 and "details" not in got["error"], got
+    assert server.ask(path, {**body, "thread": None})[0] == 200
+
+
 def test_results_of_calls_in_parts(server):
     """llama.cpp 23465: a result that was a list of parts, as Codex sends it, was refused."""
     result = {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "say 1"}]}
