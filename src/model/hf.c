@@ -331,6 +331,27 @@ static int add_small_integers(hf *h, const hf_source *s, const char *to, error *
   return 0;
 }
 
+// Adds the product of two vectors. The other's name has "_norm" in the place of "_proj".
+static int add_product(hf *h, const hf_source *s, const char *to, error *err) {
+  enum { MOST = 1 << 20 };
+  const char *end = "_proj.weight", *name;
+  void *found;
+  if (!hf_ends_in(s->name, end)) return hf_fail(h, file_of(h, s), s->name, err, "is no weight");
+  name = arena_printf(h->arena, "%.*s_norm.weight", (int)(strlen(s->name) - strlen(end)), s->name);
+  const hf_source *by = smap_get(&h->by_name, name, strlen(name), &found) ? found : NULL;
+  if (!by) return hf_fail(h, file_of(h, s), s->name, err, "there is no %.200s", name);
+  bool good = by->format && !by->scale && !s->scale && !by->packed && !s->packed;
+  uint64_t n = good ? (s->end - s->begin) / s->format->bytes : 0;
+  if (!n || n > MOST || n != (by->end - by->begin) / by->format->bytes)
+    return hf_fail(h, file_of(h, s), s->name, err, "is not as long as %.200s, or longer than %d", name, MOST);
+  float *a = ARENA_ARRAY(h->arena, float, n), *b = ARENA_ARRAY(h->arena, float, n);
+  floats_from(s->format, s->data, (int64_t)n, a);
+  floats_from(by->format, by->data, (int64_t)n, b);
+  for (uint64_t i = 0; i < n; i++) a[i] *= b[i];
+  hf_add_values(h, to, a, (int64_t)n);
+  return 0;
+}
+
 static bool is_changed(const hf_made *m) { return m->plus != 0 || m->minus_exp || m->times; }
 
 static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *to, uint32_t expert, error *err) {
@@ -345,6 +366,7 @@ static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *
   if (s->n_dims > GGUF_MAX_DIMS || s->begin == s->end)
     return hf_fail(h, file_of(h, s), s->name, err, "%u axes, or none of its elements: not a tensor of a model",
                    s->n_dims);
+  if ((r->op & HF_OP_MASK) == HF_PRODUCT) return add_product(h, s, to, err);
   if ((r->op & HF_OP_MASK) == HF_STACK) return stack_expert(h, s, r, to, expert, err);
   if ((r->op & HF_OP_MASK) == HF_JOIN) return join_part(h, s, r, to, expert, err);
   if ((r->op & HF_OP_MASK) == HF_KEY) return add_to_key(h, s, to, err);

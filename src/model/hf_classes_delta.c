@@ -1,6 +1,8 @@
-// Rows of the table of classes (hf_classes.c) for models with Kimi's delta attention: Kimi Linear and GLM 5.3 Flash.
+// Rows of the table of classes (hf_classes.c) for models with Kimi's delta attention: Kimi Linear, Kimi K3 and GLM 5.3
+// Flash.
 // Most layers are a recurrence; the others have DeepSeek's attention, without positions. Sizes of the recurrence are in
 // a group of config.json (linear_attn_config), as published, or beside the others, as transformers writes them.
+#include <stdlib.h>
 #include <string.h>
 #include "model/hf_impl.h"
 
@@ -111,6 +113,60 @@ static int read_kimi_layers(hf *h, hf_layers *y, error *err) {
 static int kimi_more(hf *h, error *err) {
   hf_layers y;
   return read_kimi_layers(h, &y, err) || hf_put_heads_of_layers(h, &y, 1, err) || put_latent(h, err) ? -1 : 0;
+}
+
+// ---- Kimi K3 --------------------------------------------------------------------------------------------------------
+
+// What scores the stored streams is a norm's weights times a vector. The two kinds of layers have gates of one name.
+#define STREAM_SCORE(from, to) \
+  {from "_res_proj", to, HF_PRODUCT, 0}, {from "_res_norm", NULL, HF_SKIP, 0}
+static const hf_rule k3_rules[] = {
+  STREAM_SCORE(BLOCK "self_attention", "blk.*.attn_res_score"),
+  STREAM_SCORE(BLOCK "mlp", "blk.*.ffn_res_score"),
+  STREAM_SCORE("model.output_attn", "output_res_score"),
+  {"recurrent.layers.*.self_attn.g_proj", "blk.*.ssm_g", 0, 0},
+  {BLOCK "self_attn.g_proj", "blk.*.attn_gate", 0, 0},
+  {MOE ".routed_expert_down_proj", "blk.*.ffn_routed_down", 0, 0},
+  {MOE ".routed_expert_up_proj", "blk.*.ffn_routed_up", 0, 0},
+  {MOE ".routed_expert_norm", "blk.*.ffn_routed_norm", 0, 0},
+  KDA(BLOCK "self_attn"),
+  {BLOCK "self_attn.A_log", "blk.*.ssm_a", HF_SQUEEZED | HF_MINUS_EXP | HF_WIDE, 0},
+  HF_LATENT(BLOCK "self_attn"),
+  {MOE ".gate.e_score_correction_bias", "blk.*.exp_probs_b.bias", 0, 0},
+  HF_EXPERTS_W(MOE),
+  HF_SHARED_EXPERT(MOE ".shared_experts"),
+  {0},
+};
+static const hf_key k3_keys[] = {
+  KDA_KEYS,
+  {"attention.value_length", HF_U32, "kv_lora_rank"},
+  {"expert_shared_count", HF_U32, "num_shared_experts"},
+  {"expert_weights_norm", HF_BOOL, "moe_renormalize"},
+  {"expert_latent_length", HF_U32, "routed_expert_hidden_size"},
+  {"activation.situ_beta", HF_F32_KEY, "activation_situ_beta"},
+  {"activation.situ_linear_beta", HF_F32_KEY, "activation_situ_linear_beta"},
+  {"attn_res.block_size", HF_U32, "attn_res_block_size"},
+  {0},
+};
+
+static const char *k3_name(const hf *h, const char *name) {
+  static const char layers[] = "model.layers.", gate[] = ".self_attn.g_proj.weight";
+  if (strncmp(name, layers, strlen(layers)) || !hf_ends_in(name, gate)) return name;
+  unsigned long layer = strtoul(name + strlen(layers), NULL, 10);
+  return layer < h->kinds.n && !h->kinds.of[layer] ? arena_printf(h->arena, "recurrent.%s", name + strlen("model."))
+                                                   : name;
+}
+
+static int prepare_k3(hf *h, error *err) {
+  return prepare_delta(h, err) || read_kimi_layers(h, &h->kinds, err) ? -1 : 0;
+}
+
+static int k3_more(hf *h, error *err) {
+  double least;
+  bool found;
+  if (hf_number_in(h, json_object_get(h->text, group_name), "gate_lower_bound", &least, &found, err)) return -1;
+  if (found) gguf_head_f32(h->head, hf_arch_key(h, "kda.gate_lower_bound"), (float)least);
+  return hf_put_heads_of_layers(h, &h->kinds, 1, err) || put_latent(h, err) ? -1 : 0;
 }
 
 // ---- GLM 5.3 Flash --------------------------------------------------------------------------------------------------
@@ -229,6 +285,20 @@ const hf_class hf_classes_delta[] = {
    .keys = kimi_keys,
    .rules = kimi_rules,
    .more = kimi_more},
+  {.name = "KimiK3ForConditionalGeneration",
+   .arch = "kimi-k3",
+   .vocab = HF_VOCAB_KIMI_K3,
+   .seeing = true,
+   .needs = "hidden_act mla_use_nope linear_attn_config routed_scaling_factor num_shared_experts moe_renormalize "
+            "activation_situ_beta activation_situ_linear_beta attn_res_block_size first_k_dense_replace",
+   .musts = "hidden_act=situ attention_bias=false mla_use_nope=true moe_layer_freq=1 num_expert_group=1 n_group=1 "
+            "moe_router_activation_func=sigmoid num_nextn_predict_layers=0",
+   .defaults = "{\"rms_norm_eps\":1e-5,\"moe_router_activation_func\":\"sigmoid\"}",
+   .prepare = prepare_k3,
+   .rename = k3_name,
+   .keys = k3_keys,
+   .rules = k3_rules,
+   .more = k3_more},
   {.name = "Glm5NextForConditionalGeneration",
    .arch = "glm5-next",
    .vocab = HF_VOCAB_GLM_MOE,

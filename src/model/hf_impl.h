@@ -199,6 +199,7 @@ enum hf_op {
   HF_WEAVE_QK,     // HF_WEAVE of queries and keys, in a matrix that has values as well
   HF_ZERO_FIRST,   // matrices, which get one of zeros before them; those of HF_WEAVE if the rule has heads
   HF_JOIN,         // part # of a matrix that is cut by rows
+  HF_PRODUCT,      // a vector, times the one whose name has "_norm" in the place of "_proj"
   HF_KEY_INTEGERS, // integers of 64 bits become a key
   HF_INTEGERS,     // integers of 64 bits become those of 32
   HF_KEY,          // a number of each layer: `to` is the name of the key that has all of them
@@ -248,6 +249,7 @@ enum hf_vocab {
   HF_VOCAB_HUNYUAN,
   HF_VOCAB_HUNYUAN_MOE,
   HF_VOCAB_KIMI,
+  HF_VOCAB_KIMI_K3,
   HF_VOCAB_LAGUNA,
   HF_VOCAB_MUSE,
   HF_VOCAB_MODERNBERT,

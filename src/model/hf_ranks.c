@@ -269,11 +269,12 @@ int hf_put_ranks(hf *h, const json_t *settings, bool *found, error *err) {
 // (HunYuan, whose config.json has another).
 void hf_put_rank_roles(hf *h, const json_t *settings) {
   const json_t *said = json_object_get(settings, "eos_token");
-  const char *end = json_string_value(json_is_object(said) ? json_object_get(said, "content") : said);
+  const char *name, *end = json_string_value(json_is_object(said) ? json_object_get(said, "content") : said);
   uint64_t bos = h->n_ranks + HUNYUAN_BOS;
   if (h->class->vocab == HF_VOCAB_HUNYUAN_MOE && bos < h->n_vocab)
     gguf_head_u32(h->head, "tokenizer.ggml.bos_token_id", (uint32_t)bos);
-  if (h->class->vocab != HF_VOCAB_KIMI || !end) return;
+  bool known = h->class->vocab == HF_VOCAB_KIMI_K3 && hf_value(h, "eos_token_id", &name);
+  if ((h->class->vocab != HF_VOCAB_KIMI && h->class->vocab != HF_VOCAB_KIMI_K3) || known || !end) return;
   for (uint64_t i = h->n_ranks; i < h->n_vocab && i < h->n_ranks + RESERVED; i++)
     if (!strcmp(kimi_token(h, settings, i), end))
       gguf_head_u32(h->head, "tokenizer.ggml.eos_token_id", (uint32_t)i);

@@ -116,6 +116,9 @@ YARN = RECORDS["deepseek4"]["config"]["rope_scaling"]
     ("step37", {"swiglu_limits_shared": [0, 0, "x", 0]}, "'swiglu_limits_shared': has no number at 2"),
     ("step37", {"rope_scaling": {"rope_type": "llama3", "factor": -1}}, "'rope_type': llama3 with factors that are no such"),
     ("step37", {"rope_scaling": {"rope_type": "dynamic"}}, "'rope_type': 'dynamic' is not known"),
+    *(("kimik3", {key: value}, f"'{key}': {value if isinstance(value, str) else json.dumps(value)}, but files of kimi-k3") for key, value in (("hidden_act", "silu"), ("mla_use_nope", False), ("num_expert_group", 2), ("moe_router_activation_func", "softmax"))),
+    *(("kimik3", {key: None}, f"'{key}': is missing") for key in ("hidden_act", "mla_use_nope", "activation_situ_beta", "attn_res_block_size", "moe_renormalize", "routed_scaling_factor")),
+    ("kimik3", {"linear_attn_config": {"full_attn_layers": [5], "head_dim": 32, "num_heads": 4}}, "'full_attn_layers': has what is no layer from 1 to 4"),
     ("internlm3", {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "'rope_type': 'yarn', which files of llama do not have"),
     ("glm", {"rope_parameters": {"mrope_section": [2, 3, 3]}}, "'mrope_section': positions of pictures are not known"),
     ("deepseek4", {"compress_ratios": [0, 4, 128]}, "'compress_ratios': is not a list of 4 layers"),
@@ -193,13 +196,13 @@ def test_what_ends_an_answer_of_internlm3(run_weft, tmp_path):
     assert keys(run_weft, folder, out)[0]["tokenizer.ggml.eos_token_id"] == 2
 
 
-def of_mimo(record):
+def as_stored(record):
     return {n: ("F32", s, folders.weights(n, s, "F32")) for n, s in record["tensors"].items()}
 
 
 def test_queries_keys_and_values_of_mimo_in_one_matrix(run_weft, tmp_path):
     """Answers are those of the folder with three."""
-    apart, record, answers = of_mimo(RECORDS["mimo2"]), RECORDS["mimo2"], []
+    apart, record, answers = as_stored(RECORDS["mimo2"]), RECORDS["mimo2"], []
     fused = {n: t for n, t in apart.items() if not n.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight"))}
     for name, (_, shape, data) in apart.items():
         if name.endswith("q_proj.weight"):
@@ -223,7 +226,7 @@ def test_queries_keys_and_values_of_mimo_in_one_matrix(run_weft, tmp_path):
 ])
 def test_matrices_of_mimo_that_are_none(run_weft, tmp_path, change, expected):
     record = RECORDS["mimo2-fused"]
-    tensors = of_mimo(record) | {n: (folders.STORED.get(of, of), record["tensors"][n], folders.codes(n, record["tensors"][n], of)) for n, of in record["codes"].items()}
+    tensors = as_stored(record) | {n: (folders.STORED.get(of, of), record["tensors"][n], folders.codes(n, record["tensors"][n], of)) for n, of in record["codes"].items()}
     change(tensors)
     folder = folders.write(tmp_path / "mimo2-fused", record, "F32")
     folders.safetensors(folder / "model.safetensors", tensors)
@@ -269,3 +272,34 @@ def test_step_without_an_encoder(run_weft, tmp_path):
     assert [k[f"step35.rope.freq_base{end}"] for end in ("", "_swa")] == [20000.0, 20000.0]
     ours = {t.name: t.data.tobytes() for t in gguf.GGUFReader(out).tensors}
     assert len(expected) > 50 and {n: t for n, t in ours.items() if n != "rope_freqs.weight"} == {n: t for n, t in expected.items() if n != "rope_freqs.weight"}
+
+
+@pytest.mark.parametrize("change, expected", [
+    (lambda t: t.pop("language_model.model.layers.1.mlp_res_norm.weight"), "'language_model.model.layers.1.mlp_res_proj.weight': there is no language_model.model.layers.1.mlp_res_norm.weight"),
+    (lambda t: t.update({"language_model.model.layers.1.mlp_res_norm.weight": ("F32", [32], bytes(128))}), "'language_model.model.layers.1.mlp_res_proj.weight': is not as long as language_model.model.layers.1.mlp_res_norm.weight"),
+    (lambda t: t.pop("language_model.model.layers.1.mlp_res_proj.weight"), "blk.1.ffn_res_score"),
+    (lambda t: t.update({"language_model.model.layers.1.block_sparse_moe.experts.0.w1.weight_scale": ("U8", [16, 1], bytes(16))}), "has no scales, or not one for each 32 weights"),
+])
+def test_tensors_of_kimi_k3_that_are_none(run_weft, tmp_path, change, expected):
+    record = RECORDS["kimik3"]
+    tensors = as_stored(record) | {n: (folders.STORED.get(of, of), record["tensors"][n], folders.codes(n, record["tensors"][n], of)) for n, of in record["codes"].items()}
+    change(tensors)
+    folder = folders.write(tmp_path / "kimik3", record, "F32")
+    folders.safetensors(folder / "model.safetensors", tensors)
+    error, bytes_ = made(run_weft, folder, tmp_path / "out.gguf")
+    assert expected in error and not bytes_, error
+
+
+def test_what_ends_an_answer_of_kimi_k3(run_weft, tmp_path):
+    """The token of config.json; without it that of the tokenizer."""
+    folder, out = folders.write(tmp_path / "kimik3", RECORDS["kimik3"]), tmp_path / "out.gguf"
+    assert keys(run_weft, folder, out)[0]["tokenizer.ggml.eos_token_id"] == 527
+    put(folder, lambda c: c.pop("eos_token_id"))
+    assert keys(run_weft, folder, out)[0]["tokenizer.ggml.eos_token_id"] == 272
+
+
+def test_decays_of_kimi_k3_without_a_bound(run_weft, tmp_path):
+    folder, out = folders.write(tmp_path / "kimik3", RECORDS["kimik3"]), tmp_path / "out.gguf"
+    assert keys(run_weft, folder, out)[0]["kimi-k3.kda.gate_lower_bound"] == -5
+    put(folder, lambda c: c["linear_attn_config"].update(gate_lower_bound=None))
+    assert "kimi-k3.kda.gate_lower_bound" not in keys(run_weft, folder, out)[0]

@@ -206,6 +206,40 @@ STEP_SAID = {**STEP, "model_type": "step3p5", "rms_norm_eps": 1e-5, "num_nextn_p
              **{k: STEP[k] + [STEP[k][1]] for k in ("layer_types", "partial_rotary_factors", "rope_theta")}}
 STEP_MTP = {f"model.layers.4.{n}.weight": s for n, s in {**dict.fromkeys(("enorm", "hnorm", "input_layernorm", "post_attention_layernorm", "transformer.shared_head.norm"), [64]), "eh_proj": [64, 128], "transformer.shared_head.output": [320, 64], "self_attn.q_proj": [192, 64],
             "self_attn.k_proj": [64, 64], "self_attn.v_proj": [64, 64], "self_attn.o_proj": [64, 192], "self_attn.g_proj": [6, 64], "self_attn.q_norm": [32], "self_attn.k_norm": [32], "mlp.gate_proj": [96, 64], "mlp.up_proj": [96, 64], "mlp.down_proj": [64, 96]}.items()}
+K3_SAID = {"architectures": ["KimiK3ForConditionalGeneration"], "model_type": "kimi_k3", "num_hidden_layers": 4, "hidden_act": "situ", "head_dim": 32, "q_lora_rank": 24, "mla_use_nope": True, "first_k_dense_replace": 1, "moe_router_activation_func": "sigmoid", "moe_renormalize": True, "num_shared_experts": 1,
+           "routed_scaling_factor": 2.5, "routed_expert_hidden_size": 32, "activation_situ_beta": 1.5, "activation_situ_linear_beta": 2.5, "attn_res_block_size": 2, "layer_types": None, "mlp_layer_types": None, "linear_head_dim": None, "linear_num_heads": None, "eos_token_id": 527,
+           "linear_attn_config": {"full_attn_layers": [3], "kda_layers": [1, 2, 4], "head_dim": 32, "num_heads": 4, "short_conv_kernel_size": 4, "gate_lower_bound": -5.0},
+           "quantization_config": {"quant_method": "compressed-tensors", "format": "mxfp4-pack-quantized", "config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "float", "group_size": 32}}}}}
+
+
+def k3_tensors():
+    """As published: text under language_model, an encoder of pictures beside it."""
+    both = {"input_layernorm": [64], "post_attention_layernorm": [64], **{f"{p}_res_{n}": s for p in ("self_attention", "mlp") for n, s in (("norm", [64]), ("proj", [1, 64]))}}
+    kda = {**{f"self_attn.{n}_proj": [128, 64] for n in "qkvg"}, **{f"self_attn.{n}_conv1d": [128, 1, 4] for n in "qkv"}, "self_attn.f_a_proj": [32, 64], "self_attn.f_b_proj": [128, 32], "self_attn.b_proj": [4, 64], "self_attn.o_norm": [32], "self_attn.o_proj": [64, 128]}
+    mla = {"self_attn.q_a_proj": [24, 64], "self_attn.q_a_layernorm": [24], "self_attn.q_b_proj": [96, 24], "self_attn.kv_a_proj_with_mqa": [40, 64], "self_attn.kv_a_layernorm": [32], "self_attn.kv_b_proj": [160, 32], "self_attn.g_proj": [96, 64], "self_attn.o_proj": [64, 96]}
+    dense = {f"mlp.{n}_proj": s for n, s in (("gate", [96, 64]), ("up", [96, 64]), ("down", [64, 96]))}
+    moe = {"block_sparse_moe.gate": [4, 64], "block_sparse_moe.routed_expert_down_proj": [32, 64], "block_sparse_moe.routed_expert_up_proj": [64, 32], "block_sparse_moe.routed_expert_norm": [32],
+           **{f"block_sparse_moe.shared_experts.{n}_proj": s for n, s in (("gate", [32, 64]), ("up", [32, 64]), ("down", [64, 32]))}, **{f"block_sparse_moe.experts.{e}.w{k}": [32, 32] for e in range(4) for k in (1, 2, 3)}}
+    out = {"language_model.model.embed_tokens.weight": [540, 64], "language_model.model.norm.weight": [64], "language_model.lm_head.weight": [540, 64], "language_model.model.output_attn_res_norm.weight": [64], "language_model.model.output_attn_res_proj.weight": [1, 64],
+           "vision_tower.patch_embed.pos_emb.weight": [4, 4, 16], "mm_projector.pre_norm.weight": [32]}
+    for i in range(4):
+        at = f"language_model.model.layers.{i}."
+        out |= {f"{at}{n}.weight": s for n, s in {**both, **(mla if i == 2 else kda), **(moe if i else dense)}.items()}
+        out |= {} if i == 2 else {at + "self_attn.A_log": [4], at + "self_attn.dt_bias": [128]}
+        out |= {at + "block_sparse_moe.gate.e_score_correction_bias": [4]} if i else {}
+    return out
+
+
+def in_mxfp4_pairs(tensors):
+    """Experts as compressed-tensors packs them."""
+    codes, out = {}, {n: s for n, s in tensors.items() if ".experts." not in n}
+    for name in [n for n in tensors if ".experts." in n]:
+        rows, columns = tensors[name]
+        out |= {name + "_packed": [rows, columns // 2], name + "_scale": [rows, columns // 32]}
+        codes |= {name + "_packed": "U8", name + "_scale": "E8M0"}
+    return out, codes
+
+
 LING = {"architectures": ["BailingMoeV2ForCausalLM"], "model_type": "bailing_moe", "num_experts": 4, "n_routed_experts": None, "num_shared_experts": 1, "n_shared_experts": None, "score_function": "sigmoid", "use_qk_norm": True, "use_qkv_bias": False, "use_bias": False, "norm_head": False,
         "moe_router_enable_expert_bias": True, "rope_theta": 600000.0, "rope_parameters": None, "partial_rotary_factor": 0.5, "num_nextn_predict_layers": 1, "moe_shared_expert_intermediate_size": 32}
 LING_NAMES = [("embed_tokens", "word_embeddings"), ("self_attn.o_proj", "attention.dense"), ("self_attn.q_norm", "attention.query_layernorm"), ("self_attn.k_norm", "attention.key_layernorm"), ("e_score_correction_bias", "expert_bias")]
@@ -411,6 +445,7 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
     "step37": ("Step3p7ForConditionalGeneration", "Step3p7Config", {"text_config": STEP, "vision_config": {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28, "patch_size": 14}, **dict.fromkeys(SMALL)},
                {"as_is": True, "said": {"text_config": STEP_SAID}, "besides": STEP_MTP}),
     # classes that are Python code in published folders
+    "kimik3": ("KimiLinearForCausalLM", "KimiLinearConfig", KIMI, {**KIMI_RANKS, "as_is": True, "answers": False, "without": ("",), "besides": k3_tensors(), "coded": in_mxfp4_pairs, "said": K3_SAID}),
     "ling2": ("Glm4MoeForCausalLM", "Glm4MoeConfig", {"head_dim": 16, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "routed_scaling_factor": 2.5, "use_qk_norm": True, "first_k_dense_replace": 1, "n_group": 2, "topk_group": 1, "pad_token_id": 0},
               {"as_is": True, "said": LING, "after": {"eh_proj": [64, 128], "enorm": [64], "hnorm": [64], "final_layernorm": [64]}, "names": LING_NAMES, "without": ("q_proj.weight", "k_proj.weight", "v_proj.weight"), "besides": LING_BESIDES}),
     "minicpm": ("LlamaForCausalLM", "LlamaConfig", {"rope_parameters": {**LONG, "original_max_position_embeddings": 512}}, {**WITH_PIECES, "as_is": True, "said": {"architectures": ["MiniCPMForCausalLM"], "model_type": "minicpm", "scale_emb": 6, "scale_depth": 1.0, "dim_model_base": 32}}),
