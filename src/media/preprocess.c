@@ -22,8 +22,10 @@ static const preprocess_rule rules[] = {
   {.name = "qwen3vl", SIZE_MULTIPLE, RESAMPLE_BICUBIC, .patch = 16, .merge = 2, .min_pixels = 256 * 256,
    .max_pixels = 4096 * 4096, .mean = HALF, .std = HALF},
   // the limits in its processor are for two frames
-  {.name = "glm4v", SIZE_MULTIPLE, RESAMPLE_BICUBIC, .patch = 14, .merge = 2, .grown = true,
+  {.name = "glm4v", SIZE_MULTIPLE, RESAMPLE_BICUBIC, .patch = 14, .merge = 2, .grow = GROW_CUT,
    .min_pixels = 112 * 112 / 2, .max_pixels = 28 * 28 * 6144, .mean = CLIP_MEAN, .std = CLIP_STD},
+  {.name = "paddleocr", SIZE_MULTIPLE, RESAMPLE_BICUBIC, .patch = 14, .merge = 2, .grow = GROW_ROUNDED,
+   .min_pixels = 384 * 384, .max_pixels = 1536 * 1536, .mean = CLIP_MEAN, .std = CLIP_STD},
   {.name = "gemma4", SIZE_BUDGET, RESAMPLE_BICUBIC, .patch = 16, .merge = 3, .max_pixels = 280 * 48 * 48,
    .std = {1, 1, 1}},
   {.name = "pixtral", SIZE_LONGEST, RESAMPLE_BICUBIC, .side = 1024, .patch = 16, .merge = 1, .mean = CLIP_MEAN,
@@ -162,10 +164,12 @@ static int64_t up_to(int64_t x, int64_t of) { return (x + of - 1) / of * of; }
 
 static int choose_multiple(int64_t width, int64_t height, const preprocess_rule *r, image_sizes *s, error *err) {
   double w = (double)width, h = (double)height, edge = (double)(r->patch * r->merge), grow = edge / fmin(w, h);
-  if (r->grown && grow > 1) {
+  if (r->grow == GROW_CUT && grow > 1) {
     w = trunc(w * grow);
     h = trunc(h * grow);
   }
+  if (r->grow == GROW_ROUNDED && h < edge) { w = rint(w * edge / h); h = edge; }
+  if (r->grow == GROW_ROUNDED && w < edge) { h = rint(h * edge / w); w = edge; }
   if (fmax(w, h) / fmin(w, h) > MOST_RATIO)
     return error_set(err, "a picture of %lld x %lld pixels is too long for this model: one edge is more than %d times "
                      "the other", (long long)width, (long long)height, MOST_RATIO);

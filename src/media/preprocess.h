@@ -38,7 +38,9 @@ typedef struct preprocess_rule {
   int64_t longest;                     // SIZE_TILES_AND_WHOLE
   int64_t patch, merge;                // pixels of a patch's edge; patches of a token's edge
   int64_t min_pixels, max_pixels;      // SIZE_MULTIPLE, SIZE_BUDGET; max: also SIZE_NATIVE
-  bool grown;  // SIZE_MULTIPLE: edges shorter than a token first grow to it, both by the same factor
+  // SIZE_MULTIPLE: edges shorter than a token first grow to it. CUT: both by the factor of the shorter one, without
+  // their fractions. ROUNDED: the height, then the width; the other edge with it, rounded
+  enum { GROW_NONE, GROW_CUT, GROW_ROUNDED } grow;
   // SIZE_TILES_BY_SHAPE, not counting the whole image; max: also _SLICES, _CANVAS, _LISTED (0: unlimited)
   int64_t min_tiles, max_tiles;
   int64_t tile_tokens;                 // per image, whatever its size; 0: depends on the size

@@ -128,7 +128,8 @@ static int want_patches(loader *l) {
 }
 
 static bool is_stretched(enum positions kind) {
-  return kind == POSITIONS_STRETCHED || kind == POSITIONS_CUBIC || kind == POSITIONS_NEAREST;
+  return kind == POSITIONS_STRETCHED || kind == POSITIONS_LINEAR || kind == POSITIONS_CUBIC ||
+         kind == POSITIONS_NEAREST;
 }
 
 // The first product and the positions: for a table, one per patch of an image of the file's size.
@@ -339,17 +340,36 @@ static tensor *input(const build *b, int64_t rows, int64_t columns) {
 enum { MOST_TAPS = 4 };
 typedef struct between { int n; tensor *at[MOST_TAPS], *by[MOST_TAPS]; } between;
 
-// Linear interpolation with aligned corners: the table's corners are those of the image, and weights fall linearly with
-// the distance.
-static between linear_taps(build *b, int axis, int64_t side) {
+// The two rows around `at` ({T}, F32), with weights that fall linearly with the distance. Rows beyond an edge are
+// replaced by the row at it.
+static between linear_taps(build *b, tensor *at, int64_t side) {
   graph *g = b->g;
-  tensor *at = t_cast(g, place_of(b, axis, b->T), DT_F32), *one = t_float(g, 1);
-  tensor *last = t_op2(g, OP_MAX, t_reduce(g, at, OP_MAX, 0), one);
-  at = t_op2(g, OP_FDIV, t_scale(g, at, (double)side - 1), last);
   tensor *floor = t_op1(g, OP_FLOOR, at), *share = t_reshape(g, t_sub(g, at, floor), DIMS(b->T, n_(b, 1)));
   tensor *low = t_cast(g, t_cast(g, floor, DT_I32), DT_IDX);
   tensor *high = t_op2(g, OP_MIN, t_add(g, low, uop_idx(g, 1)), uop_idx(g, side - 1));
-  return (between){2, {low, high}, {t_sub(g, one, share), share}};
+  low = t_op2(g, OP_MAX, low, uop_idx(g, 0));
+  return (between){2, {low, high}, {t_sub(g, t_float(g, 1), share), share}};
+}
+
+// The table's corners are those of the image.
+static between corner_taps(build *b, int axis, int64_t side) {
+  graph *g = b->g;
+  tensor *at = t_cast(g, place_of(b, axis, b->T), DT_F32);
+  tensor *last = t_op2(g, OP_MAX, t_reduce(g, at, OP_MAX, 0), t_float(g, 1));
+  return linear_taps(b, t_op2(g, OP_FDIV, t_scale(g, at, (double)side - 1), last), side);
+}
+
+// The middle of a patch in the table, whose edges are those of the image: {T}, in rows from the middle of the first one
+// on.
+static tensor *middle_in_table(build *b, int axis, int64_t side) {
+  graph *g = b->g;
+  tensor *at = t_cast(g, place_of(b, axis, b->T), DT_F32), *one = t_float(g, 1), *half = t_float(g, 0.5);
+  tensor *size = t_add(g, t_reduce(g, at, OP_MAX, 0), one);
+  return t_sub(g, t_scale(g, t_op2(g, OP_FDIV, t_add(g, at, half), size), (double)side), half);
+}
+
+static between edge_taps(build *b, int axis, int64_t side) {
+  return linear_taps(b, middle_in_table(b, axis, side), side);
 }
 
 // Bicubic interpolation as in PyTorch (a = -0.75), where the table's edges are those of the image. Rows beyond an edge
@@ -358,9 +378,7 @@ static between cubic_taps(build *b, int axis, int64_t side) {
   graph *g = b->g;
   const double a = -0.75;
   between out = {.n = 4};
-  tensor *at = t_cast(g, place_of(b, axis, b->T), DT_F32), *one = t_float(g, 1), *half = t_float(g, 0.5);
-  tensor *size = t_add(g, t_reduce(g, at, OP_MAX, 0), one);
-  at = t_sub(g, t_scale(g, t_op2(g, OP_FDIV, t_add(g, at, half), size), (double)side), half);
+  tensor *at = middle_in_table(b, axis, side);
   tensor *floor = t_op1(g, OP_FLOOR, at), *t = t_reshape(g, t_sub(g, at, floor), DIMS(b->T, n_(b, 1)));
   tensor *low = t_cast(g, t_cast(g, floor, DT_I32), DT_IDX);
   for (int i = 0; i < 4; i++) {
@@ -393,7 +411,8 @@ static tensor *stretched_positions(build *b) {
   enum positions kind = b->m->projector->arch->positions;
   between (*of)(build *, int, int64_t) = kind == POSITIONS_CUBIC     ? cubic_taps
                                          : kind == POSITIONS_NEAREST ? nearest_tap
-                                                                     : linear_taps;
+                                         : kind == POSITIONS_LINEAR  ? edge_taps
+                                                                     : corner_taps;
   between lines = of(b, 0, side), columns = of(b, 1, side);
   tensor *sum = NULL,
          *table = t_reshape_i(g, weight(b, NULL, W_POSITION_EMBD), 2, (int64_t[]){side * side, b->m->n_embd});

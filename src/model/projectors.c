@@ -425,6 +425,12 @@ static tensor *kimi_graph(build *b, tensor *x) {
   return mlp(b, W_MM_1, W_MM_2, merged_patches(b, x));
 }
 
+// paddleocr: the same, with an epsilon of its own.
+static tensor *paddleocr_graph(build *b, tensor *x) {
+  x = norm_by(b, NULL, W_MM_INPUT_NORM, x, TORCH_EPS);
+  return mlp(b, W_MM_1, W_MM_2, merged_patches(b, x));
+}
+
 // --- sound -----------------------------------------------------------------------------------------------------------
 
 // Several frames become a row; the last one is padded with zeros.
@@ -661,6 +667,16 @@ static const projector_kind kinds[] = {
    .preprocess = "kimik25",
    ARCH(.layers = MOON, .own_act = true, .turns = true, .base = 10000, .columns_first = true,
         .positions = POSITIONS_CUBIC, .load = kimi_load, .graph = kimi_graph)},
+  {.name = "paddleocr",
+   .span = SPAN_GRID,
+   .before = "<|IMAGE_START|>",
+   .after = "<|IMAGE_END|>",
+   .preprocess = "paddleocr",
+   ARCH(.layers = {.name = "clip.vision",
+                   .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN,
+                   .has = HAS_BIASES,
+                   .act = ACT_GELU},
+        .turns = true, .base = 10000, .positions = POSITIONS_LINEAR, .load = kimi_load, .graph = paddleocr_graph)},
   {.name = "mlp",
    .preprocess = "llava",
    ARCH(.layers = SIGLIP, .exact_gelu = true, .last = "mm.2.weight", .class_row = CLASS_FIRST, .load = llava_load,

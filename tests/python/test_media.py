@@ -401,6 +401,7 @@ RULES = [  # rule and what is set in it; the processor of transformers, and the 
                                                         "image_mean": [0.5] * 3, "image_std": [0.5] * 3}),
     ("qwen2vl min_tokens=16 max_tokens=64", "qwen2_vl Qwen2VL", {"size": {"shortest_edge": 16 * 784, "longest_edge": 64 * 784}}),
     ("glm4v max_pixels=200704", "glm4v Glm4v", {"size": {"shortest_edge": 12544, "longest_edge": 401408}}),
+    ("paddleocr max_pixels=200704", "paddleocr_vl PaddleOCRVL", {"size": {"shortest_edge": 147456, "longest_edge": 200704}}),
     ("gemma4", "gemma4 Gemma4", {}),
     ("gemma4 max_tokens=70", "gemma4 Gemma4", {"max_soft_tokens": 70}),
     ("gemma4 max_tokens=1120", "gemma4 Gemma4", {"max_soft_tokens": 1120}),
@@ -435,6 +436,8 @@ def whole(out, settings):
     if "image_grid_thw" not in out:
         return list(pixels[0] if np.ndim(pixels) == 5 else pixels)
     (_, rows, columns), p, m = out["image_grid_thw"][0], settings.get("patch_size", 14), 2
+    if np.ndim(pixels) == 4:                                        # PaddleOCR-VL: patches line by line, one frame
+        return [pixels.reshape(rows, columns, 3, p, p).transpose(2, 0, 3, 1, 4).reshape(3, rows * p, columns * p)]
     parts = pixels.reshape(rows // m, columns // m, m, m, 3, 2, p, p)
     assert (parts[..., 0, :, :] == parts[..., 1, :, :]).all()
     return [parts[..., 0, :, :].transpose(4, 0, 2, 5, 1, 3, 6).reshape(3, rows * p, columns * p)]

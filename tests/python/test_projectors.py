@@ -204,7 +204,7 @@ def test_keys_and_tensors_agree(tool, tmp_path, key, value, to, words):
     ("minicpmv", {"clip.vision.wa_layer_indexes": [0, 1]}, {}, "key 'clip.vision.wa_layer_indexes': "),
     ("minicpmv", {}, {"v.vit_merger.attn_q.weight": None}, "tensor 'v.vit_merger.attn_q.weight' is missing"),
     ("minicpmv", {}, {"v.position_embd.weight": (80, 24)}, "tensor 'v.position_embd.weight' has shape {24, 80, 1, 1}, expected {24, 64}"),
-    *[(name, {}, {"v.position_embd.weight": None}, "tensor 'v.position_embd.weight' is missing") for name in ("gemma3", "idefics3", "internvl", "kimik25", "kimivl", "llava", "minicpmv", "qwen3vl")],
+    *[(name, {}, {"v.position_embd.weight": None}, "tensor 'v.position_embd.weight' is missing") for name in ("gemma3", "idefics3", "internvl", "kimik25", "kimivl", "llava", "minicpmv", "paddleocr", "qwen3vl")],
     ("minicpmv_4x", {"clip.vision.projector.scale_factor": 4}, {}, "tensor 'v.vit_merger.ln1.weight' is missing"),
     ("llama4", {}, {"mm.model.mlp.2.weight": (32, 31)}, "tensor 'mm.model.mlp.2.weight' has shape {31, 32, 1, 1}, expected {32, 32}"),
     ("llama4", {}, {"v.patch_embd.weight": (24, 107)}, "tensor 'v.patch_embd.weight' has shape {107, 24, 1, 1}, expected {108, 24}"),

@@ -251,6 +251,18 @@ def kimivl():
     return kimik25()
 
 
+def paddleocr():
+    """Its processor's sizes are those of large pictures; the table of positions is 6 x 6."""
+    vision = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 3, "num_attention_heads": 2, "patch_size": 4, "image_size": 24}
+    text = {**TEXT, "rope_parameters": {"rope_type": "default", "mrope_section": [4, 3, 3], "rope_theta": 10000.0}}
+    config = transformers.PaddleOCRVLConfig(text_config=text, vision_config=vision)
+    def rows(model, planes):
+        c, h, w = planes.shape
+        flat = planes.reshape(c, h // 4, 4, w // 4, 4).transpose(1, 3, 0, 2, 4).reshape(-1, c, 4, 4)
+        return features(model.model.get_image_features(torch.tensor(flat), torch.tensor([[1, h // 4, w // 4]]), return_dict=True))
+    return transformers.PaddleOCRVLForConditionalGeneration(config), (40, 24), rows
+
+
 def limit(model):
     """Bounds of what products read and make."""
     limits = {"input_min": -1.5, "input_max": 1.75, "output_min": -2.25, "output_max": 2}
@@ -327,18 +339,18 @@ def qwen3omni():
     return model, (16, 371), lambda model, planes: features(model.model.audio_tower(torch.tensor(planes[0]), feature_lens=torch.tensor([371]), return_dict=True))
 
 
-MODELS = {f.__name__: f for f in (gemma3, idefics3, qwen25, qwen3vl, qwen2vl, glm4v, glm_ocr, mistral3, pixtral, internvl, internvl_rms, llava, llava_next, minicpmv, minicpmv_4x, resampler, llama4, kimik25, kimivl, gemma4, gemma4a, voxtral, qwen2audio, qwen25omni, qwen3omni)}
+MODELS = {f.__name__: f for f in (gemma3, idefics3, qwen25, qwen3vl, qwen2vl, glm4v, glm_ocr, mistral3, pixtral, internvl, internvl_rms, llava, llava_next, minicpmv, minicpmv_4x, resampler, llama4, kimik25, kimivl, paddleocr, gemma4, gemma4a, voxtral, qwen2audio, qwen25omni, qwen3omni)}
 
 
 KIMI = [("model.mm_projector", "mm_projector"), ("tower.encoder.patch_embed", "tower.patch_embed"), ("mm_projector.proj.0", "multi_modal_projector.linear_1"), ("mm_projector.proj.2", "multi_modal_projector.linear_2"), ("mm_projector", "multi_modal_projector")]
 # The converter knows the names of files that were published before transformers 5: what is there now, and what it was.
-NAMES = {"kimivl": KIMI, "kimik25": KIMI[:2], "gemma3": [("vision_tower.", "vision_tower.vision_model.")], **dict.fromkeys(["internvl", "internvl_rms"], [("vision_tower.", "model.vision_tower."), ("multi_modal_projector.", "model.multi_modal_projector.")])}
+NAMES = {"paddleocr": [("model.visual.", "visual."), ("model.projector.", "mlp_AR.")], "kimivl": KIMI, "kimik25": KIMI[:2], "gemma3": [("vision_tower.", "vision_tower.vision_model.")], **dict.fromkeys(["internvl", "internvl_rms"], [("vision_tower.", "model.vision_tower."), ("multi_modal_projector.", "model.multi_modal_projector.")])}
 
 
 OMNI = {"qwen25omni": "Qwen2_5OmniModel", "qwen3omni": "Qwen3OmniMoeForConditionalGeneration"}
 
 # What the model's own preprocessor_config.json has besides.
-MORE = {"minicpmv": {"scale_resolution": 64}, "minicpmv_4x": {"scale_resolution": 64, "downsample_mode": "4x"}}
+MORE = {"paddleocr": {"min_pixels": 16 * 64, "max_pixels": 64 * 64}, "minicpmv": {"scale_resolution": 64}, "minicpmv_4x": {"scale_resolution": 64, "downsample_mode": "4x"}}
 
 
 def rename(name, folder):
@@ -354,6 +366,8 @@ def convert(name, converter, folder, out, more=None):
     vision = config["vision_config"] if "vision_config" in config else {}
     if "Intern" in config["architectures"][0]:       # the converter knows the names of the first release
         vision["architectures"] = ["InternVisionModel"]
+    if "PaddleOCR" in config["architectures"][0]:
+        vision["architectures"] = ["PaddleOCRVisionModel"]
     if "Thinker" in config["architectures"][0]:      # and the thinker inside a whole model
         config = {"architectures": [OMNI[name]], "model_type": config["model_type"].removesuffix("_thinker"), "thinker_config": config, "text_config": config["text_config"]}
     if "Kimi_" in config["architectures"][0]:        # and those of published files
