@@ -152,6 +152,19 @@ def kimik25():
     return transformers.Kimi_K25ForConditionalGeneration(config), processor, "<|media_begin|>image<|media_content|><|media_pad|><|media_end|>", transformers.DeepseekV3ForCausalLM, {"in_patch_limit": 200}
 
 
+def paddleocr():
+    vision = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 3, "num_attention_heads": 2, "patch_size": 4, "image_size": 24}
+    t = tokenizer({"image_token": "<|IMAGE_PLACEHOLDER|>", "begin": "<|IMAGE_START|>", "end": "<|IMAGE_END|>", "video_token": "<|VIDEO_PLACEHOLDER|>"})
+    ids = {f"{kind}_token_id": t.convert_tokens_to_ids(f"<|{name}|>") for kind, name in (("image", "IMAGE_PLACEHOLDER"), ("video", "VIDEO_PLACEHOLDER"), ("vision_start", "IMAGE_START"),
+                                                                                         ("vision_end", "IMAGE_END"))}
+    text = {**TEXT, "rope_parameters": {"rope_type": "default", "mrope_section": [4, 3, 3], "rope_theta": 10000.0}, "pad_token_id": 0}
+    config = transformers.PaddleOCRVLConfig(text_config=text, vision_config=vision, **ids)
+    limits = {"min_pixels": 16 * 64, "max_pixels": 100 * 64}
+    images = transformers.PaddleOCRVLImageProcessorPil(patch_size=4, **limits)
+    clip = {"image_mean": images.image_mean, "image_std": images.image_std, **limits}
+    return transformers.PaddleOCRVLForConditionalGeneration(config), transformers.PaddleOCRVLProcessor(images, t), "<|IMAGE_START|><|IMAGE_PLACEHOLDER|><|IMAGE_END|>", None, clip
+
+
 class Seeing(torch.nn.Module):
     """A language model that reads rows of record_projectors' Resampler in the place of <unk>, and its processor: slices are those of transformers' MiniCPM-V 4.6, whose rule is the same for squares
     of one patch, and the text is as openbmb's processor writes it."""
@@ -231,7 +244,7 @@ def sound(samples):
 
 SOUNDS = dict.fromkeys(["qwen25omni", "qwen3omni"], 145637)
 TWICE = ["minicpmv", "resampler"]             # the prompt has the picture twice: they are numbered
-MODELS = {f.__name__: f for f in (internvl, gemma4, gemma4_small, glm4v, llava, llava_next, minicpmv, resampler, llama4, kimik25, qwen25omni, qwen3omni)}
+MODELS = {f.__name__: f for f in (internvl, gemma4, gemma4_small, glm4v, llava, llava_next, minicpmv, resampler, llama4, kimik25, paddleocr, qwen25omni, qwen3omni)}
 # Other pictures for the files of a model: of this one no line of the tiles' rows shows anything of the picture.
 SIZES = {"llava_next_wide": ("llava_next", (2000, 20)), "resampler_25": ("resampler", (150, 70))}
 # Their files with another clip.minicpmv_version, which says how the text around a picture is.
