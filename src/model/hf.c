@@ -257,6 +257,7 @@ static int put_times(hf *h, hf_made *m, const hf_source *s, const char *key, err
 // Applies a rule to a tensor, which has the folder's shape so far.
 static int follow_rule(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, error *err) {
   m->minus_exp = r->op & HF_MINUS_EXP;
+  m->exp = r->op & HF_EXP;
   m->wide = r->op & HF_WIDE;
   if (r->op & HF_SQUEEZED) squeeze(m);
   switch (r->op & HF_OP_MASK) {
@@ -352,7 +353,7 @@ static int add_product(hf *h, const hf_source *s, const char *to, error *err) {
   return 0;
 }
 
-static bool is_changed(const hf_made *m) { return m->plus != 0 || m->minus_exp || m->times; }
+static bool is_changed(const hf_made *m) { return m->plus != 0 || m->minus_exp || m->exp || m->times; }
 
 static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *to, uint32_t expert, error *err) {
   char quoted[128];
@@ -712,7 +713,10 @@ static void change_values(const hf_made *m, int64_t r, float *x) {
     round_values(m, x);
   }
   if (times) return;
-  for (int64_t i = 0; i < m->t.ne[0]; i++) x[i] = m->minus_exp ? -(float)exp((double)x[i]) : x[i] + m->plus;
+  for (int64_t i = 0; i < m->t.ne[0]; i++) {
+    float power = m->minus_exp || m->exp ? (float)exp((double)x[i]) : 0;
+    x[i] = m->minus_exp ? -power : m->exp ? power : x[i] + m->plus;
+  }
   round_values(m, x);
 }
 

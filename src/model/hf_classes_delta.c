@@ -1,5 +1,5 @@
-// Rows of the table of classes (hf_classes.c) for models with Kimi's delta attention: Kimi Linear, Kimi K3 and GLM 5.3
-// Flash.
+// Rows of the table of classes (hf_classes.c) for models with Kimi's delta attention: Kimi Linear, Kimi K3, Ling 3 and
+// GLM 5.3 Flash.
 // Most layers are a recurrence; the others have DeepSeek's attention, without positions. Sizes of the recurrence are in
 // a group of config.json (linear_attn_config), as published, or beside the others, as transformers writes them.
 #include <stdlib.h>
@@ -169,6 +169,98 @@ static int k3_more(hf *h, error *err) {
   return hf_put_heads_of_layers(h, &h->kinds, 1, err) || put_latent(h, err) ? -1 : 0;
 }
 
+// ---- Ling 3 ---------------------------------------------------------------------------------------------------------
+
+// The recurrence's matrices have their full size. The two kinds of layers have gates of one name.
+#define ATTENTION BLOCK "attention"
+static const hf_rule ling3_rules[] = {
+  {"model.word_embeddings", "token_embd", 0, 0},
+  {"recurrent.layers.*.attention.g_proj", "blk.*.ssm_g_a", 0, 0},
+  {ATTENTION ".g_proj", "blk.*.attn_gate", 0, 0},
+  {ATTENTION ".f_proj", "blk.*.ssm_f_a", 0, 0},
+  {ATTENTION ".A_log", "blk.*.ssm_a", HF_IN_ROWS | HF_EXP, 0},
+  {ATTENTION ".q_proj", "blk.*.attn_q", 0, 0},
+  {ATTENTION ".k_proj", "blk.*.attn_k", 0, 0},
+  {ATTENTION ".v_proj", "blk.*.attn_v", 0, 0},
+  {ATTENTION ".dense", "blk.*.attn_output", 0, 0},
+  KDA(ATTENTION),
+  HF_LATENT(ATTENTION),
+  {BLOCK "mlp.gate.expert_bias", "blk.*.exp_probs_b.bias", 0, 0},
+  {BLOCK "final_layernorm", "blk.*.layer_output_norm", 0, 0},
+  HF_EXPERTS(BLOCK "mlp"),
+  HF_SHARED_EXPERT(BLOCK "mlp.shared_experts"),
+  HF_NEXTN,
+  {0},
+};
+static const hf_key ling3_keys[] = {
+  KDA_KEYS,
+  {"kda.safe_gate", HF_BOOL, "kda_safe_gate"},
+  {"kda.gate_lower_bound", HF_F32_KEY, "kda_lower_bound"},
+  {"expert_shared_count", HF_U32, "num_shared_experts"},
+  {"expert_shared_feed_forward_length", HF_U32, "moe_shared_expert_intermediate_size"},
+  {"expert_weights_norm", HF_BOOL, "norm_topk_prob moe_renormalize"},
+  {0},
+};
+
+static const char *ling3_name(const hf *h, const char *name) {
+  static const char layers[] = "model.layers.", gate[] = ".attention.g_proj.weight";
+  if (strncmp(name, layers, strlen(layers)) || !hf_ends_in(name, gate)) return name;
+  unsigned long layer = strtoul(name + strlen(layers), NULL, 10);
+  return layer < h->kinds.n && !h->kinds.of[layer] ? arena_printf(h->arena, "recurrent.%s", name + strlen("model."))
+                                                   : name;
+}
+
+// The size of a head is the recurrence's; transformers saves it under another name. The last layer of each group
+// attends.
+static int prepare_ling3(hf *h, error *err) {
+  static const char key[] = "layer_group_size";
+  uint32_t group;
+  json_t *size = hf_in(h->text, "linear_head_dim"), *kernel = hf_in(h->text, "short_conv_kernel_size");
+  if (size) json_object_set(h->text, "head_dim", size);
+  else if (hf_in(h->text, "head_dim")) json_object_set(h->text, "linear_head_dim", hf_in(h->text, "head_dim"));
+  if (kernel) json_object_set(h->text, "linear_conv_kernel_dim", kernel);
+  json_object_set_new(h->text, "num_key_value_heads", json_integer(1));      // one small vector for each token
+  if (hf_read_dense_layers(h, err) ||
+      hf_read_layers(h, "layer_types", "linear_attention full_attention", false, &h->kinds, err))
+    return -1;
+  if (h->kinds.of) return 0;
+  if (hf_need_u32(h, key, &group, err)) return -1;
+  if (h->kinds.n % group)
+    return hf_fail(h, config_name, key, err, "%u does not divide %u layers, and layer_types is missing", group,
+                   h->kinds.n);
+  h->kinds.of = ARENA_ARRAY(h->arena, uint8_t, h->kinds.n);
+  for (uint32_t i = 0; i < h->kinds.n; i++) h->kinds.of[i] = (i + 1) % group == 0;
+  return 0;
+}
+
+// Limits of each layer's gates; null, and layers that a list does not have: none.
+static int put_ling3_limits(hf *h, const char *from, const char *to, error *err) {
+  const json_t *list = hf_in(h->text, from);
+  uint32_t n = h->n_layers + h->n_further;
+  float *each = ARENA_ARRAY(h->arena, float, n);
+  if (!list) return 0;
+  if (!json_is_array(list)) return hf_fail(h, config_name, from, err, "is not a list");
+  for (uint32_t i = 0; i < n && i < json_array_size(list); i++) {
+    const json_t *v = json_array_get(list, i);
+    if (!json_is_number(v) && !json_is_null(v)) return hf_fail(h, config_name, from, err, "has no number at %u", i);
+    each[i] = (float)json_number_value(v);
+  }
+  gguf_head_f32s(h->head, hf_arch_key(h, to), each, n);
+  return 0;
+}
+
+static int ling3_more(hf *h, error *err) {
+  if (hf_put_nextn(h, err)) return -1;
+  hf_layers all = {h->n_layers + h->n_further, NULL};
+  all.of = ARENA_ARRAY(h->arena, uint8_t, all.n);
+  for (uint32_t i = 0; i < all.n; i++) all.of[i] = i < h->kinds.n ? h->kinds.of[i] : 1;
+  return hf_put_heads_of_layers(h, &all, 1, err) || put_latent(h, err) ||
+             put_ling3_limits(h, "expert_swiglu_limit_list", "swiglu_clamp_exp", err) ||
+             put_ling3_limits(h, "share_expert_swiglu_limit_list", "swiglu_clamp_shexp", err)
+           ? -1
+           : 0;
+}
+
 // ---- GLM 5.3 Flash --------------------------------------------------------------------------------------------------
 
 #define INDEXER BLOCK "self_attn.indexer."
@@ -285,6 +377,24 @@ const hf_class hf_classes_delta[] = {
    .keys = kimi_keys,
    .rules = kimi_rules,
    .more = kimi_more},
+  {.name = "BailingMoeV3ForCausalLM",
+   .arch = "bailingmoe3",
+   .musts =
+     "hidden_act=silu attention_bias=false use_bias=false use_qkv_bias=false kda_safe_gate=true no_kda_lora=true "
+     "gated_attention_proj_granularity_type=head_wise score_function=sigmoid norm_head=false "
+     "moe_router_enable_expert_bias=true",
+   .derived = "num_shared_experts=n_shared_experts num_shared_experts=1 moe_shared_expert_intermediate_size="
+              "moe_intermediate_size*num_shared_experts n_group=num_expert_group n_group=8 topk_group=4 "
+              "num_nextn_predict_layers=num_mtp_layers",
+   .defaults = "{\"rms_norm_eps\":1e-6,\"rope_theta\":6e6,\"kda_safe_gate\":true,\"kda_lower_bound\":-5.0,"
+               "\"short_conv_kernel_size\":4,\"score_function\":\"sigmoid\",\"routed_scaling_factor\":2.5,"
+               "\"first_k_dense_replace\":2,\"layer_group_size\":6,\"moe_renormalize\":true}",
+   .prepare = prepare_ling3,
+   .rename = ling3_name,
+   .keys = ling3_keys,
+   .rules = ling3_rules,
+   .more = ling3_more},
+  {.name = "BailingHybridForCausalLM", .like = "BailingMoeV3ForCausalLM"},  // as transformers saves it
   {.name = "KimiK3ForConditionalGeneration",
    .arch = "kimi-k3",
    .vocab = HF_VOCAB_KIMI_K3,

@@ -62,7 +62,7 @@ typedef struct hf_made {
   bool turned;                       // each matrix is transposed
   hf_order order, columns;           // of a part's rows, and of each row's elements
   float plus;
-  bool minus_exp;                    // v becomes -exp(v)
+  bool minus_exp, exp;               // v becomes -exp(v), or exp(v)
   bool wide;                         // computed in floats, not in the stored precision
   const struct hf_times *times;      // factors of rows; NULL: none
 } hf_made;
@@ -207,6 +207,7 @@ enum hf_op {
   // flags:
   HF_MINUS_EXP = 256,                // v becomes -exp(v)
   HF_SQUEEZED = 512,                 // without axes of one element
+  HF_EXP = 2048,                     // v becomes exp(v)
   HF_WIDE = 1024,                    // computed in floats, not in the stored precision
 };
 // A name in the folder, without .weight or .bias unless this name or `to` has it. * stands for a number that `to`

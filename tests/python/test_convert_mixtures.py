@@ -119,6 +119,11 @@ YARN = RECORDS["deepseek4"]["config"]["rope_scaling"]
     *(("kimik3", {key: value}, f"'{key}': {value if isinstance(value, str) else json.dumps(value)}, but files of kimi-k3") for key, value in (("hidden_act", "silu"), ("mla_use_nope", False), ("num_expert_group", 2), ("moe_router_activation_func", "softmax"))),
     *(("kimik3", {key: None}, f"'{key}': is missing") for key in ("hidden_act", "mla_use_nope", "activation_situ_beta", "attn_res_block_size", "moe_renormalize", "routed_scaling_factor")),
     ("kimik3", {"linear_attn_config": {"full_attn_layers": [5], "head_dim": 32, "num_heads": 4}}, "'full_attn_layers': has what is no layer from 1 to 4"),
+    *(("ling3", {key: value}, f"'{key}': {value if isinstance(value, str) else json.dumps(value)}, but files of bailingmoe3") for key, value in (("no_kda_lora", False), ("kda_safe_gate", False), ("gated_attention_proj_granularity_type", "element_wise"), ("score_function", "softmax"))),
+    ("ling3", {"layer_group_size": 3}, "'layer_group_size': 3 does not divide 4 layers, and layer_types is missing"),
+    ("ling3", {"layer_types": ["full_attention"]}, "'layer_types': is not a list of 4 layers"),
+    ("ling3", {"expert_swiglu_limit_list": ["x"]}, "'expert_swiglu_limit_list': has no number at 0"),
+    ("ling3", {"share_expert_swiglu_limit_list": 3}, "'share_expert_swiglu_limit_list': is not a list"),
     ("internlm3", {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "'rope_type': 'yarn', which files of llama do not have"),
     ("glm", {"rope_parameters": {"mrope_section": [2, 3, 3]}}, "'mrope_section': positions of pictures are not known"),
     ("deepseek4", {"compress_ratios": [0, 4, 128]}, "'compress_ratios': is not a list of 4 layers"),
@@ -303,3 +308,19 @@ def test_decays_of_kimi_k3_without_a_bound(run_weft, tmp_path):
     assert keys(run_weft, folder, out)[0]["kimi-k3.kda.gate_lower_bound"] == -5
     put(folder, lambda c: c["linear_attn_config"].update(gate_lower_bound=None))
     assert "kimi-k3.kda.gate_lower_bound" not in keys(run_weft, folder, out)[0]
+
+
+def test_ling_3_as_transformers_saves_it(run_weft, tmp_path):
+    """Other names of numbers, kinds of layers by name; what it leaves out is the class's default."""
+    drop = ("head_dim", "num_experts_per_tok", "n_group", "norm_topk_prob", "score_function", "moe_shared_expert_intermediate_size", "no_kda_lora", "gated_attention_proj_granularity_type", "max_position_embeddings", "layer_group_size", "first_k_dense_replace")
+    change = {"architectures": ["BailingHybridForCausalLM"], "head_dim": 8, "linear_head_dim": 32, "linear_num_heads": 4, "linear_conv_kernel_dim": 4, "num_experts_per_token": 2, "num_expert_group": 2, "moe_renormalize": True, "model_max_length": 512, "qk_head_dim": 24,
+              "layer_types": ["linear_attention", "full_attention"] * 2, "mlp_layer_types": ["dense"] + ["sparse"] * 3, "rope_parameters": {"rope_theta": 6e6, "rope_type": "default"}}
+    published, saved = both_forms(run_weft, tmp_path, "ling3", drop, change)
+    assert saved == published and len(saved[1]) > 100000, saved[0]
+
+
+def test_defaults_of_ling_3(run_weft, tmp_path):
+    folder, out = folders.write(tmp_path / "ling3", RECORDS["ling3"]), tmp_path / "out.gguf"
+    put(folder, lambda c: [c.pop(k, None) for k in ("num_shared_experts", "norm_topk_prob", "routed_scaling_factor", "kda_lower_bound", "kda_safe_gate", "score_function", "rope_theta")])
+    k = {n.removeprefix("bailingmoe3."): v for n, v in keys(run_weft, folder, out)[0].items()}
+    assert [k[n] for n in ("expert_shared_count", "expert_weights_norm", "expert_weights_scale", "kda.gate_lower_bound", "kda.safe_gate", "expert_gating_func", "rope.freq_base")] == [1, True, 2.5, -5.0, True, 2, 6e6]

@@ -246,6 +246,12 @@ LING_NAMES = [("embed_tokens", "word_embeddings"), ("self_attn.o_proj", "attenti
 LING_BESIDES = {f"model.layers.{i}.attention.query_key_value.weight": [128, 64] for i in range(3)}
 
 
+LING3 = {"num_hidden_layers": 4, "num_key_value_heads": 4, "head_dim": 32, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "n_group": 2, "topk_group": 1, "kv_lora_rank": 32, "q_lora_rank": 24, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 24,
+         "first_k_dense_replace": 1, "layer_group_size": 2, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+LING3_SAID = {"architectures": ["BailingMoeV3ForCausalLM"], "head_dim": 32, "num_experts_per_tok": 2, "n_group": 2, "norm_topk_prob": True, "score_function": "sigmoid", "moe_shared_expert_intermediate_size": 32, "no_kda_lora": True, "gated_attention_proj_granularity_type": "head_wise",
+              "expert_swiglu_limit_list": [None, 0.0, 0.0, 0.0], "rope_theta": 6000000.0, "max_position_embeddings": 512, **dict.fromkeys(("linear_head_dim", "linear_num_heads", "linear_conv_kernel_dim", "layer_types", "mlp_layer_types", "rope_parameters", "num_expert_group", "num_experts_per_token", "moe_renormalize", "qk_head_dim", "model_max_length"))}
+
+
 def in_pairs(tensors):
     """Experts of DeepSeek V4 as published folders have them."""
     codes = {}
@@ -444,6 +450,7 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
                   "as_is": True, "answers": True, "said": {"architectures": ["InternLM3ForCausalLM"], "model_type": "internlm3", "rope_parameters": None, "rope_theta": 50000000, "rope_scaling": {"rope_type": "dynamic", "factor": 6.0}, "qkv_bias": False, "bias": False, "attention_bias": None, "mlp_bias": None}}),
     "step37": ("Step3p7ForConditionalGeneration", "Step3p7Config", {"text_config": STEP, "vision_config": {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28, "patch_size": 14}, **dict.fromkeys(SMALL)},
                {"as_is": True, "said": {"text_config": STEP_SAID}, "besides": STEP_MTP}),
+    "ling3": ("BailingHybridForCausalLM", "BailingHybridConfig", LING3, {"as_is": True, "answers": True, "said": LING3_SAID, "after": {"eh_proj": [64, 128], "enorm": [64], "hnorm": [64], "final_layernorm": [64]}}),
     # classes that are Python code in published folders
     "kimik3": ("KimiLinearForCausalLM", "KimiLinearConfig", KIMI, {**KIMI_RANKS, "as_is": True, "answers": False, "without": ("",), "besides": k3_tensors(), "coded": in_mxfp4_pairs, "said": K3_SAID}),
     "ling2": ("Glm4MoeForCausalLM", "Glm4MoeConfig", {"head_dim": 16, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "routed_scaling_factor": 2.5, "use_qk_norm": True, "first_k_dense_replace": 1, "n_group": 2, "topk_group": 1, "pad_token_id": 0},
