@@ -308,11 +308,20 @@ static int broadcast(void *at, int n, bool ahead) {
     if (i > SPINS) nanosleep(&(struct timespec){.tv_nsec = i < 2 * SPINS ? SOON_NS : LATER_NS}, NULL);
   return r;
 }
+
+// If the launcher is unknown, its connection is still there, and MPI ends as it should. The sandbox refuses some of the
+// system calls for that (names in /dev/shm stay): MPI may return an error for them, and does not end the process.
+static void finalize(void) {
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Finalize();
+}
+
 static void stop(void) {
   for (unsigned i = 0; i < MOST_AHEAD; i++) end_broadcast(i);
   end_ring();
   if (left) tell_child(GOODBYE);
-  else MPI_Finalize();
+  else finalize();
 }
 
 extern const mpi_module weft_mpi_module;

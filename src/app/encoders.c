@@ -159,12 +159,15 @@ size_t encoder_find(const struct encoder_wanted *w, str *path, str *other) {
   return s.n;
 }
 
-void encoder_say_other(const char *other, const char *model, str *out) {
-  str its = {0};
-  bool noted = store_origin(other, &its);
-  str_addf(out,
-           "%s is another repository's encoder%s%s, and not that of %s: 'weft pull' of the model's name fetches it "
-           "again, and --mmproj FILE takes any",
-           other, noted ? ", " : "", str_c(&its), model);
+// An empty note does not say whose the file is.
+void encoder_say_other(const char *other, const struct encoder_wanted *w, str *out) {
+  str its = {0}, of = {0};
+  const char *empty = !store_origin(other, &its) ? other : !w->repo && !store_origin(w->model, &of) ? w->model : NULL;
+  if (empty)
+    str_addf(out, "%s" STORE_ORIGIN " is empty, and should say where that file comes from, so %s may not be the "
+             "encoder of %s", empty, other, w->model);
+  else str_addf(out, "%s is another repository's encoder, %s, and not that of %s", other, str_c(&its), w->model);
+  str_add(out, ": 'weft pull' of the model's name fetches it again, and --mmproj FILE takes any");
   str_free(&its);
+  str_free(&of);
 }

@@ -14,7 +14,7 @@ enum encoder_search { ENCODER_OF_ONE, ENCODER_OF_MANY };
 struct encoder_wanted { const char *model, *repo; enum encoder_search how; };
 size_t encoder_find(const struct encoder_wanted *w, str *path, str *other);
 // What is to be said of such an encoder.
-void encoder_say_other(const char *other, const char *model, str *out);
+void encoder_say_other(const char *other, const struct encoder_wanted *w, str *out);
 
 // Bits per weight by the last word of a file's name: 4 for Q4_K_M, 16 for BF16; 0: unknown.
 int encoder_bits(const char *path);

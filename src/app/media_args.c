@@ -10,10 +10,11 @@ int media_args_find(struct media_args *a, const struct model_args *of) {
   if (a->mmproj || a->alone) return 0;
   str found = {0}, other = {0};
   const char *model = of->model;
-  size_t n = encoder_find(&(struct encoder_wanted){model, of->repo, ENCODER_OF_ONE}, &found, &other);
+  const struct encoder_wanted wanted = {model, of->repo, ENCODER_OF_ONE};
+  size_t n = encoder_find(&wanted, &found, &other);
   if (other.n) {
     str said = {0};
-    encoder_say_other(other.at, model, &said);
+    encoder_say_other(other.at, &wanted, &said);
     a->other = said.at;
   }
   const char *slash = strrchr(model, '/');

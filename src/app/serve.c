@@ -136,13 +136,13 @@ static int read_defaults_of(struct settings *all, char **out, error *err) {
 // ---- start and end --------------------------------------------------------------------------------------------------
 
 // Says of a model once that the encoder beside it is another repository's.
-static void say_other(struct settings *all, const char *other, const char *model) {
+static void say_other(struct settings *all, const char *other, const struct encoder_wanted *w) {
   struct texts *warned = &all->serve.warned;
-  for (size_t i = 0; i < warned->n; i++) if (!strcmp(warned->at[i], model)) return;
+  for (size_t i = 0; i < warned->n; i++) if (!strcmp(warned->at[i], w->model)) return;
   str said = {0};
-  encoder_say_other(other, model, &said);
+  encoder_say_other(other, w, &said);
   warning("%s", said.at);
-  vec_push(warned, xstrdup(model));
+  vec_push(warned, xstrdup(w->model));
   str_free(&said);
 }
 
@@ -150,7 +150,7 @@ static void say_other(struct settings *all, const char *other, const char *model
 static char *find_encoder(struct settings *all, const struct encoder_wanted *w) {
   str path = {0}, other = {0};
   encoder_find(w, &path, &other);
-  if (other.n) say_other(all, other.at, w->model);
+  if (other.n) say_other(all, other.at, w);
   str_free(&other);
   if (path.n) return path.at;
   str_free(&path);

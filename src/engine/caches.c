@@ -366,11 +366,11 @@ static int count_of(const page_list *list, size_t from, int page) {
 
 // Windows reuse pages in rotation. The pages held at the beginning of this evaluation do not rotate, since a cancelled
 // evaluation must leave them unchanged; neither do pages of checkpoints.
-int sequence_hold_group(sequence *q, int group, int from, int to, error *err) {
+static int hold_group(sequence *q, int group, int from, int to, int64_t at_once, error *err) {
   caches *c = q->of;
   page_list *list = &q->group[group];
   int64_t window = model_group_window(c->m, group);
-  size_t ring = window ? (size_t)ring_of(window, c->slack, c->chunk) : 0;
+  size_t ring = window ? (size_t)ring_of(window, c->slack, at_once) : 0;
   size_t first = (size_t)from / CACHE_PAGE, new = caches_n_pages(from), end = caches_n_pages(to);
   while (list->n < first) vec_push(list, NO_PAGE);
   for (size_t i = first; i < end; i++) {
@@ -387,6 +387,10 @@ int sequence_hold_group(sequence *q, int group, int from, int to, error *err) {
     list->at[i] = page;
   }
   return 0;
+}
+
+int sequence_hold_group(sequence *q, int group, int from, int to, error *err) {
+  return hold_group(q, group, from, to, q->of->chunk, err);
 }
 
 // The set of pages shows what is whole, so only the last of the rotating pages is kept.
@@ -412,7 +416,7 @@ static bool thin(sequence *q, int n) {
   return q->of->taken < taken;
 }
 
-static int hold(sequence *q, int from, int to, error *err) {
+static int hold(sequence *q, int from, int to, int64_t at_once, error *err) {
   size_t n[MODEL_GROUPS];
   int groups = model_n_groups(q->of->m), status = 0;
   bool whole = sequence_is_whole(q, from);
@@ -421,14 +425,18 @@ static int hold(sequence *q, int from, int to, error *err) {
   for (int g = 0; g < groups; g++) n[g] = q->group[g].n;
   for (int g = 0; g < groups && !status; g++) {
     if (!from && count_of(&q->group[g], 0, NO_PAGE)) shorten(q, g, n[g] = 0);
-    if (whole || !model_group_window(q->of->m, g)) status = sequence_hold_group(q, g, from, to, err);
+    if (whole || !model_group_window(q->of->m, g)) status = hold_group(q, g, from, to, at_once, err);
   }
   for (int g = 0; g < groups && status; g++) shorten(q, g, n[g]);
   return status;
 }
 
+int sequence_reserve(sequence *q, int from, int to, int64_t at_once, error *err) {
+  return !hold(q, from, to, at_once, err) || (thin(q, from) && !hold(q, from, to, at_once, err)) ? 0 : -1;
+}
+
 int sequence_hold(sequence *q, int from, int to, error *err) {
-  return !hold(q, from, to, err) || (thin(q, from) && !hold(q, from, to, err)) ? 0 : -1;
+  return sequence_reserve(q, from, to, q->of->chunk, err);
 }
 
 void sequence_cut(sequence *q, int n) {

@@ -120,6 +120,8 @@ void sequence_free(sequence *q);                       // NULL is fine
 // Before positions from..to - 1 are written: makes the pages for them exclusive to this sequence. -1: there are no free
 // pages; the sequence is unchanged.
 int sequence_hold(sequence *q, int from, int to, error *err);
+// For later evaluations of at most at_once tokens each: windows need fewer pages for shorter ones.
+int sequence_reserve(sequence *q, int from, int to, int64_t at_once, error *err);
 // for a single group
 int sequence_hold_group(sequence *q, int group, int from, int to, error *err);
 void sequence_cut(sequence *q, int n);                 // forgets the positions from n on

@@ -122,7 +122,7 @@ def test_one_model_of_two_repositories(pull, registry, store, tinypy, media):
     ("hf:u/r/m.gguf", "hf:a/b/mmproj.gguf\nhf:u/r/mmproj.gguf", True), ("hf:a/b/m.gguf\nhf:u/r/m.gguf", "hf:u/r/mmproj.gguf", True), ("hf:u/r/m.gguf", "hf:u/r/mmproj.gguf\nhf:a/b/mmproj.gguf", True),
     ("ollama:library/a_b:latest", "ollama:library/a_b:latest", True), ("ollama:library/a_b:latest", "ollama:a/b:latest", False), ("ollama:library/a:b_c", "ollama:library/a_b:c", False),
     ("host/a/b/m.gguf?" + "0" * 64, "host/a/b/mmproj.gguf", True), ("host/a/b/c/m.gguf", "host/a/b/mmproj.gguf", True), ("host/a/b/m.gguf", "host/a_b/mmproj.gguf", False), ("hf:u/r/m.gguf", "u/r/mmproj.gguf", False),
-    (None, "hf:u/r/mmproj.gguf", True), ("hf:u/r/m.gguf", None, True), (None, None, True), ("hf:u/r/m.gguf", "", False)])
+    (None, "hf:u/r/mmproj.gguf", True), ("hf:u/r/m.gguf", None, True), (None, None, True), ("hf:u/r/m.gguf", "", False), ("", "hf:u/r/mmproj.gguf", False), ("", "", False)])
 @pytest.mark.parametrize("noted", [True, False])
 def test_origins(pull, store, tinypy, media, model, encoder, fits, noted):
     """Of all kinds, beside files whose names fit; those without a note fit, as llama.cpp's do."""
@@ -136,7 +136,10 @@ def test_origins(pull, store, tinypy, media, model, encoder, fits, noted):
     if noted:
         Path(f"{path}.mmproj").write_text(beside.name + "\n")
     done = pull("run", "-m", path, *ASK, "--image", media[0])
-    assert done.returncode == (0 if fits else 1) and fits == ("another repository's encoder" not in done.err), done.err
+    assert done.returncode == (0 if fits else 1), done.err
+    empty = [of for of, lines in ((beside, encoder), (path, model)) if lines == ""]
+    assert ("another repository's encoder" in done.err) == (not fits and not empty), done.err
+    assert not empty or f"{empty[0]}.from is empty" in done.err, done.err
 
 
 # ---- models in parts --------------------------------------------------------------------------------------------------------------

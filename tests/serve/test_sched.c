@@ -25,17 +25,19 @@ static atomic_bool loaded;
 static void on_loaded(void *ctx) { (void)ctx; loaded = true; }
 
 // pages: of the cache
+static const char *setting;            // of the model; NULL: none
 static void begin(int n_keys, int parallel, double max_wait_s, uint64_t pages) {
   error err;
   loaded = false;
   turn_init(&one);
-  struct sched_options o = {.path = WEFT_SOURCE_DIR "/models/tinypy.gguf",
-                            .model = {.context = CONTEXT, .threads = 1, .chunk = 64},
-                            .n_keys = n_keys,
-                            .parallel = parallel,
-                            .max_wait_s = max_wait_s,
-                            .turn = &one,
-                            .loaded = on_loaded};
+  struct sched_options o = {
+    .path = WEFT_SOURCE_DIR "/models/tinypy.gguf",
+    .model = {.context = CONTEXT, .threads = 1, .chunk = 64, .settings = &setting, .n_settings = setting != NULL},
+    .n_keys = n_keys,
+    .parallel = parallel,
+    .max_wait_s = max_wait_s,
+    .turn = &one,
+    .loaded = on_loaded};
   if (sched_start(&o, &of, &err)) fail_msg("%s", err.text);
   while (!loaded) nap(0.001);
   assert_int_equal(sched_state(of), SCHED_READY);
@@ -59,6 +61,7 @@ static double yields(void) {
 typedef struct client {
   request r;
   bool slow;
+  int32_t ids[CONTEXT];
   atomic_int tokens, ended;
   int finish, status;
   struct client *leaves;               // leaves when the third page of this one's prompt is read
@@ -66,7 +69,7 @@ typedef struct client {
 
 static void on_event(void *ctx, event *e) {
   client *c = ctx;
-  if (e->kind == EVENT_TOKEN) c->tokens++;
+  if (e->kind == EVENT_TOKEN && e->id >= 0) c->ids[c->tokens++] = e->id;
   if (e->kind == EVENT_TOKEN && c->slow && yields() > 0) nap(0.02);
   if (e->kind == EVENT_PROMPT && c->leaves && e->done > 2 * CACHE_PAGE) {
     kv->room = 3 * kv->page_bytes[0];
@@ -219,12 +222,43 @@ static void a_prompt_without_memory_does_not_stop_the_first_one(void **s) {
   request_clear(&x.r); request_clear(&y.r); request_clear(&a.r); request_clear(&b.r);
 }
 
+// With windows of 40, of which a sequence holds six pages and a longer one no more; and without.
+static void who_gives_way_says_what_it_would_say_alone(void **s) {
+  enum { N = 5, ANSWER = 300 };
+  static client alone[N], c[N];
+  for (int windows = 0; windows < 2; windows++) {
+    setting = windows ? "{arch}.attention.sliding_window=int:40" : NULL;
+    begin(1, N, 0, 1000);
+    for (int i = 0; i < N; i++) {
+      submit(ask(&alone[i], i, 500 + 40 * i, ANSWER));
+      wait_for(&alone[i].ended, 1);
+    }
+    assert_true(!yields());
+    end();
+    begin(1, N, 0, 15);
+    for (int i = 0; i < N; i++) submit(ask(&c[i], i, 500 + 40 * i, ANSWER));
+    for (int i = 0; i < N; i++) {
+      wait_for(&c[i].ended, 1);
+      assert_int_equal(c[i].finish, FINISH_LENGTH);
+      assert_int_equal(c[i].tokens, ANSWER);
+      assert_memory_equal(c[i].ids, alone[i].ids, ANSWER * sizeof *c->ids);
+      request_clear(&c[i].r);
+      request_clear(&alone[i].r);
+    }
+    assert_true(yields() > 0);
+    end();
+  }
+  setting = NULL;
+  (void)s;
+}
+
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_time_of_an_answer_passes_while_it_waits),
     cmocka_unit_test(who_leaves_before_the_beginning_gives_the_place_back),
     cmocka_unit_test(what_waits_for_memory_waits_no_longer_than_it_may),
     cmocka_unit_test(a_prompt_without_memory_does_not_stop_the_first_one),
+    cmocka_unit_test(who_gives_way_says_what_it_would_say_alone),
   };
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, NULL, NULL);
