@@ -1,5 +1,5 @@
-// Rows of the table of classes (hf_classes.c): Ministral 3, LFM2, HunYuan, MiniCPM, Jais 2, HRM, Command R7B and
-// StarCoder 2.
+// Rows of the table of classes (hf_classes.c): Ministral 3, LFM2, HunYuan, MiniCPM, Jais 2, HRM, Command R7B,
+// EXAONE 3, StarCoder and StarCoder 2.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,6 +157,53 @@ static int hunyuan_more(hf *h, error *err) {
   gguf_head_u32(h->head, hf_arch_key(h, "context_length"), LONG);
   return 0;
 }
+
+// ---- EXAONE 3 and StarCoder -----------------------------------------------------------------------------------------
+
+#define EXAONE_LAYER "transformer.h.*."
+static const hf_rule exaone3_rules[] = {
+  {"transformer.wte", "token_embd", 0, 0},
+  {"transformer.ln_f", "output_norm", 0, 0},
+  {EXAONE_LAYER "ln_1", "blk.*.attn_norm", 0, 0},
+  {EXAONE_LAYER "ln_2", "blk.*.ffn_norm", 0, 0},
+  {EXAONE_LAYER "attn.attention.q_proj", "blk.*.attn_q", 0, 0},
+  {EXAONE_LAYER "attn.attention.k_proj", "blk.*.attn_k", 0, 0},
+  {EXAONE_LAYER "attn.attention.v_proj", "blk.*.attn_v", 0, 0},
+  {EXAONE_LAYER "attn.attention.out_proj", "blk.*.attn_output", 0, 0},
+  {EXAONE_LAYER "attn.rotary.inv_freq", NULL, HF_SKIP, 0},
+  {EXAONE_LAYER "mlp.c_fc_0", "blk.*.ffn_gate", 0, 0},
+  {EXAONE_LAYER "mlp.c_fc_1", "blk.*.ffn_up", 0, 0},
+  {EXAONE_LAYER "mlp.c_proj", "blk.*.ffn_down", 0, 0},
+  {0},
+};
+
+// Folders call the epsilon of the norms, which are RMS norms, by another name.
+static int prepare_exaone3(hf *h, error *err) {
+  json_t *eps = hf_in(h->text, "layer_norm_epsilon");
+  (void)err;
+  if (eps && !hf_in(h->text, "rms_norm_eps")) json_object_set(h->text, "rms_norm_eps", eps);
+  if (!hf_in(h->text, "rms_norm_eps")) json_object_set_new(h->text, "rms_norm_eps", json_real(1e-5));
+  json_object_del(h->text, "layer_norm_epsilon");
+  return 0;
+}
+
+static int exaone3_more(hf *h, error *err) { return hf_put_rotated(h, 1, err) || hf_put_llama3(h, err) ? -1 : 0; }
+
+// All heads of queries have one of keys and values.
+static const hf_rule starcoder_rules[] = {
+  {EXAONE_LAYER "attn.bias", NULL, HF_SKIP, 0},
+  {EXAONE_LAYER "attn.masked_bias", NULL, HF_SKIP, 0},
+  {"transformer.wte", "token_embd", 0, 0},
+  {"transformer.wpe", "position_embd", 0, 0},
+  {"transformer.ln_f", "output_norm", 0, 0},
+  {EXAONE_LAYER "ln_1", "blk.*.attn_norm", 0, 0},
+  {EXAONE_LAYER "ln_2", "blk.*.ffn_norm", 0, 0},
+  {EXAONE_LAYER "attn.c_attn", "blk.*.attn_qkv", 0, 0},
+  {EXAONE_LAYER "attn.c_proj", "blk.*.attn_output", 0, 0},
+  {EXAONE_LAYER "mlp.c_fc", "blk.*.ffn_up", 0, 0},
+  {EXAONE_LAYER "mlp.c_proj", "blk.*.ffn_down", 0, 0},
+  {0},
+};
 
 // ---- MiniCPM --------------------------------------------------------------------------------------------------------
 
@@ -352,6 +399,22 @@ const hf_class hf_classes_more[] = {
    .prepare = prepare_hunyuan_moe,
    .keys = hunyuan_moe_keys,
    .rules = hunyuan_moe_rules},
+  {.name = "ExaoneForCausalLM",
+   .arch = "exaone",
+   .musts = "activation_function=silu hidden_act=silu attention_bias=false mlp_bias=false",
+   .defaults = "{\"rope_theta\":500000.0}",
+   .derived = "num_hidden_layers=num_layers",
+   .prepare = prepare_exaone3,
+   .rules = exaone3_rules,
+   .more = exaone3_more},
+  {.name = "GPTBigCodeForCausalLM",
+   .arch = "starcoder",
+   .musts = "activation_function=gelu_pytorch_tanh|gelu_new multi_query=true scale_attn_weights=true "
+            "add_cross_attention=false",
+   .defaults = "{\"layer_norm_epsilon\":1e-5,\"num_key_value_heads\":1}",
+   .derived = "hidden_size=n_embd num_attention_heads=n_head num_hidden_layers=n_layer intermediate_size=n_inner "
+              "intermediate_size=4*hidden_size",
+   .rules = starcoder_rules},
   {.name = "MiniCPMForCausalLM",
    .arch = "minicpm",
    .own_scaling = true,

@@ -124,6 +124,8 @@ YARN = RECORDS["deepseek4"]["config"]["rope_scaling"]
     ("ling3", {"layer_types": ["full_attention"]}, "'layer_types': is not a list of 4 layers"),
     ("ling3", {"expert_swiglu_limit_list": ["x"]}, "'expert_swiglu_limit_list': has no number at 0"),
     ("ling3", {"share_expert_swiglu_limit_list": 3}, "'share_expert_swiglu_limit_list': is not a list"),
+    *((k, {key: value}, f"'{key}': {value if isinstance(value, str) else json.dumps(value)}, but files of {arch}") for k, arch, key, value in (("starcoder", "starcoder", "multi_query", False), ("starcoder", "starcoder", "activation_function", "relu"), ("exaone3", "exaone", "activation_function", "gelu"))),
+    ("exaone3", {"rope_scaling": {"rope_type": "dynamic"}}, "'rope_type': 'dynamic' is not known"),
     ("internlm3", {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "'rope_type': 'yarn', which files of llama do not have"),
     ("glm", {"rope_parameters": {"mrope_section": [2, 3, 3]}}, "'mrope_section': positions of pictures are not known"),
     ("deepseek4", {"compress_ratios": [0, 4, 128]}, "'compress_ratios': is not a list of 4 layers"),
@@ -324,3 +326,15 @@ def test_defaults_of_ling_3(run_weft, tmp_path):
     put(folder, lambda c: [c.pop(k, None) for k in ("num_shared_experts", "norm_topk_prob", "routed_scaling_factor", "kda_lower_bound", "kda_safe_gate", "score_function", "rope_theta")])
     k = {n.removeprefix("bailingmoe3."): v for n, v in keys(run_weft, folder, out)[0].items()}
     assert [k[n] for n in ("expert_shared_count", "expert_weights_norm", "expert_weights_scale", "kda.gate_lower_bound", "kda.safe_gate", "expert_gating_func", "rope.freq_base")] == [1, True, 2.5, -5.0, True, 2, 6e6]
+
+
+def test_the_epsilon_of_exaone_3(run_weft, tmp_path):
+    """Published folders call that of the RMS norms layer_norm_epsilon."""
+    folder, out = folders.write(tmp_path / "exaone3", RECORDS["exaone3"]), tmp_path / "out.gguf"
+    expected = keys(run_weft, folder, out)
+    put(folder, lambda c: c.update(layer_norm_epsilon=c.pop("rms_norm_eps")))
+    assert keys(run_weft, folder, out) == expected and expected[1]
+    put(folder, lambda c: c.update(layer_norm_epsilon=0.25))
+    assert keys(run_weft, folder, out)[0]["exaone.attention.layer_norm_rms_epsilon"] == 0.25
+    put(folder, lambda c: c.pop("layer_norm_epsilon"))
+    assert keys(run_weft, folder, out) == expected

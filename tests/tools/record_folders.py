@@ -240,6 +240,8 @@ def in_mxfp4_pairs(tensors):
     return out, codes
 
 
+EXAONE_NAMES = [("model.embed_tokens", "transformer.wte"), ("model.norm", "transformer.ln_f"), ("model.layers.", "transformer.h."), ("input_layernorm", "ln_1"), ("post_attention_layernorm", "ln_2"), ("self_attn.o_proj", "attn.attention.out_proj"), ("self_attn.", "attn.attention."),
+                ("mlp.gate_proj", "mlp.c_fc_0"), ("mlp.up_proj", "mlp.c_fc_1"), ("mlp.down_proj", "mlp.c_proj")]
 LING = {"architectures": ["BailingMoeV2ForCausalLM"], "model_type": "bailing_moe", "num_experts": 4, "n_routed_experts": None, "num_shared_experts": 1, "n_shared_experts": None, "score_function": "sigmoid", "use_qk_norm": True, "use_qkv_bias": False, "use_bias": False, "norm_head": False,
         "moe_router_enable_expert_bias": True, "rope_theta": 600000.0, "rope_parameters": None, "partial_rotary_factor": 0.5, "num_nextn_predict_layers": 1, "moe_shared_expert_intermediate_size": 32}
 LING_NAMES = [("embed_tokens", "word_embeddings"), ("self_attn.o_proj", "attention.dense"), ("self_attn.q_norm", "attention.query_layernorm"), ("self_attn.k_norm", "attention.key_layernorm"), ("e_score_correction_bias", "expert_bias")]
@@ -451,7 +453,10 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
     "step37": ("Step3p7ForConditionalGeneration", "Step3p7Config", {"text_config": STEP, "vision_config": {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28, "patch_size": 14}, **dict.fromkeys(SMALL)},
                {"as_is": True, "said": {"text_config": STEP_SAID}, "besides": STEP_MTP}),
     "ling3": ("BailingHybridForCausalLM", "BailingHybridConfig", LING3, {"as_is": True, "answers": True, "said": LING3_SAID, "after": {"eh_proj": [64, 128], "enorm": [64], "hnorm": [64], "final_layernorm": [64]}}),
+    "starcoder": ("GPTBigCodeForCausalLM", "GPTBigCodeConfig", {**BARE, "hidden_size": None, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 512, "activation_function": "gelu_pytorch_tanh", "multi_query": True, "bos_token_id": 1, "eos_token_id": 2}),
     # classes that are Python code in published folders
+    "exaone3": ("LlamaForCausalLM", "LlamaConfig", {"rope_parameters": LLAMA3}, {"as_is": True, "answers": False, "names": EXAONE_NAMES, "said": {"architectures": ["ExaoneForCausalLM"], "model_type": "exaone", "num_layers": 2, "activation_function": "silu",
+                "rope_theta": 500000.0, "rope_scaling": {k: v for k, v in LLAMA3.items() if k != "rope_theta"}, "rms_norm_eps": 1e-5, **dict.fromkeys(("num_hidden_layers", "hidden_act", "rope_parameters", "attention_bias", "mlp_bias", "head_dim"))}}),
     "kimik3": ("KimiLinearForCausalLM", "KimiLinearConfig", KIMI, {**KIMI_RANKS, "as_is": True, "answers": False, "without": ("",), "besides": k3_tensors(), "coded": in_mxfp4_pairs, "said": K3_SAID}),
     "ling2": ("Glm4MoeForCausalLM", "Glm4MoeConfig", {"head_dim": 16, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "routed_scaling_factor": 2.5, "use_qk_norm": True, "first_k_dense_replace": 1, "n_group": 2, "topk_group": 1, "pad_token_id": 0},
               {"as_is": True, "said": LING, "after": {"eh_proj": [64, 128], "enorm": [64], "hnorm": [64], "final_layernorm": [64]}, "names": LING_NAMES, "without": ("q_proj.weight", "k_proj.weight", "v_proj.weight"), "besides": LING_BESIDES}),
