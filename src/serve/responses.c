@@ -78,6 +78,34 @@ static void add_function_call(json_t *all, const json_t *item) {
   json_array_append_new(calls, called_function(item));
 }
 
+static void add_search_call(json_t *all, json_t *item) {
+  json_t *named = json_copy(item);
+  json_object_set_new(named, "name", json_string("tool_search"));
+  add_function_call(all, named);
+  json_decref(named);
+}
+
+// What a search found is named; the definitions are among the tools.
+static void add_found_tools(json_t *all, const json_t *item) {
+  str text = {0};
+  const json_t *tool, *inner;
+  size_t i, j;
+  json_array_foreach(json_object_get(item, "tools"), i, tool) {
+    const json_t *tools = json_object_get(tool, "tools");
+    json_t *space = json_object_get(tool, "name");
+    if (!json_is_array(tools)) str_addf(&text, "%s\n", json_string_value(space) ? json_string_value(space) : "");
+    json_array_foreach(tools, j, inner) {
+      json_t *name = namespaced_name(space, json_object_get(inner, "name"));
+      bool known = !json_object_get(inner, "type") || json_is_of(inner, "function");
+      if (known && json_is_string(name)) str_addf(&text, "%s\n", json_string_value(name));
+      json_decref(name);
+    }
+  }
+  json_array_append_new(all, json_pack("{ss so sO?}", "role", "tool", "content", json_of_text(str_c(&text), text.n),
+                                       "tool_call_id", json_object_get(item, "call_id")));
+  str_free(&text);
+}
+
 // The text of a reasoning item: from this server (reasoning_text), or a summary. An encrypted item has none.
 static void add_reasoning(json_t *all, const json_t *item) {
   const json_t *parts = json_object_get(item, "content"), *part;
@@ -100,6 +128,8 @@ static int add_item(call *c, json_t *all, json_t *item) {
     return call_bad(c, "input", "has an item_reference, and no items are kept: send the item itself (store: false)");
   if (json_is_of(item, "reasoning")) { add_reasoning(all, item); return 0; }
   if (json_is_of(item, "function_call")) { add_function_call(all, item); return 0; }
+  if (json_is_of(item, "tool_search_call")) { add_search_call(all, item); return 0; }
+  if (json_is_of(item, "tool_search_output")) { add_found_tools(all, item); return 0; }
   if (json_is_of(item, "function_call_output") && result)
     return json_array_append_new(all, json_pack("{ss sO sO?}", "role", "tool", "content", result, "tool_call_id",
                                                 json_object_get(item, "call_id")));
@@ -168,6 +198,20 @@ static json_t *reasoning_item(const char *id, const char *status, const char *te
   return json_pack("{ss ss ss s[] so}", "type", "reasoning", "id", id, "status", status, "summary", "content", content);
 }
 
+static bool is_search(const call *c, const char *name) {
+  return tools_is_search(json_object_get(tools_in_namespace(c, name), "namespace"));
+}
+
+static json_t *search_item(const char *id, const char *status, const struct tool_call *t) {
+  str text = {0};
+  call_arguments(t, &text);
+  json_t *arguments = json_loadb(str_c(&text), text.n, JSON_DECODE_ANY, NULL);
+  str_free(&text);
+  return json_pack("{ss ss ss ss ss so}", "type", "tool_search_call", "id", id, "status",
+                   status ? status : t->done ? "completed" : "incomplete", "call_id", t->id, "execution", "client",
+                   "arguments", arguments ? arguments : json_object());
+}
+
 // The name without its namespace.
 static json_t *own_name(const call *c, const struct tool_call *t) {
   const json_t *inner = tools_in_namespace(c, t->name);
@@ -177,6 +221,7 @@ static json_t *own_name(const call *c, const struct tool_call *t) {
 static json_t *call_item(const call *c, const char *id, const char *status, const struct tool_call *t) {
   const json_t *inner = tools_in_namespace(c, t->name);
   json_t *space = json_object_get(json_object_get(inner, "namespace"), "name");
+  if (is_search(c, t->name)) return search_item(id, status, t);
   return json_pack("{ss ss ss ss so sO* so}", "type", "function_call", "id", id, "status",
                    status ? status : t->done ? "completed" : "incomplete", "call_id", t->id, "name", own_name(c, t),
                    "namespace", space, "arguments", json_of_text(str_c(&t->arguments), t->arguments.n));
@@ -252,7 +297,7 @@ static void close_item(call *c) {
   if (!st->open) return;
   if (st->kind == WEFT_CALL) {
     const struct tool_call *t = &h->calls.at[st->n_calls - 1];
-    send_in(c, "response.function_call_arguments.done",
+    if (!is_search(c, t->name)) send_in(c, "response.function_call_arguments.done",
             json_pack("{so so}", "arguments", json_of_text(str_c(&t->arguments), t->arguments.n), "name",
                       own_name(c, t)));
     send_item(c, "response.output_item.done", call_item(c, st->item_id, NULL, t));
@@ -302,7 +347,8 @@ static void send_call(call *c, const struct part *p) {
     send_item(c, "response.output_item.added",
               call_item(c, st->item_id, "in_progress", &(struct tool_call){.id = p->id, .name = p->name}));
   }
-  if (p->text.n)
+  const struct choice *h = &c->choices[0];
+  if (p->text.n && !is_search(c, h->calls.at[st->n_calls - 1].name))
     send_in(c, "response.function_call_arguments.delta",
             json_pack("{so}", "delta", json_of_text(str_c(&p->text), p->text.n)));
   if (p->done) close_item(c);

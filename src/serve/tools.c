@@ -2,6 +2,8 @@
 #include "serve/tools.h"
 #include <string.h>
 
+#define SEARCH "tool_search"
+
 // The body owns p.tools.
 static void set_tools(call *c, json_t *tools) {
   json_object_set_new(c->body, "tools", tools);
@@ -65,13 +67,52 @@ static void add_namespace(call *c, json_t *all, json_t *space, size_t at) {
   }
 }
 
-void tools_open_namespaces(call *c) {
-  json_t *all = json_array(), *tool;
+// A search that the client runs is a function for the model; it stands in place of the tool that was sent.
+static json_t *search_function(json_t *tool) {
+  return json_pack("{ss ss ss sO sO* sO*}", "type", "function", "name", SEARCH, "own_name", SEARCH, "namespace", tool,
+                   "description", json_object_get(tool, "description"), "parameters",
+                   json_object_get(tool, "parameters"));
+}
+
+static void open_tools(call *c, json_t *all, const json_t *tools) {
+  json_t *tool;
   size_t i;
-  json_array_foreach(c->p.tools, i, tool) {
+  json_array_foreach(tools, i, tool) {
     if (json_is_of(tool, "namespace")) add_namespace(c, all, tool, i);
+    else if (tools_is_search(tool)) json_array_append_new(all, search_function(tool));
     else json_array_append(all, tool);
   }
+}
+
+bool tools_is_search(const json_t *tool) {
+  const char *by = json_string_value(json_object_get(tool, "execution"));
+  return json_is_of(tool, SEARCH) && by && !strcmp(by, "client");
+}
+
+// Adds what searches found: a tool that several of them found, once.
+static void add_searched(call *c, json_t *all) {
+  json_t *known = json_object(), *found = json_array(), *item;
+  size_t i;
+  json_array_foreach(c->p.input, i, item)
+    if (json_is_of(item, SEARCH "_output")) open_tools(c, found, json_object_get(item, "tools"));
+  json_array_foreach(all, i, item) {
+    const char *name = json_string_value(json_object_get(item, "name"));
+    if (name) json_object_set_new(known, name, json_true());
+  }
+  json_array_foreach(found, i, item) {
+    const char *name = json_string_value(json_object_get(item, "name"));
+    if (!name || json_object_get(known, name)) continue;
+    json_object_set_new(known, name, json_true());
+    json_array_append(all, item);
+  }
+  json_decref(known);
+  json_decref(found);
+}
+
+void tools_open_namespaces(call *c) {
+  json_t *all = json_array();
+  open_tools(c, all, c->p.tools);
+  add_searched(c, all);
   if (c->p.tools) set_tools(c, all);
   else json_decref(all);
 }

@@ -9,6 +9,7 @@ void tools_keep_functions(call *c, const char *also);
 // Responses: a namespace holds functions, and calls name both. The model sees each as one function named
 // namespace__function. p.tools gets these, with `own_name` and the `namespace` they are from.
 void tools_open_namespaces(call *c);
+bool tools_is_search(const json_t *tool);      // tool_search that the client runs; its results have further tools
 json_t *namespaced_name(const json_t *space, json_t *name);    // new; space may be NULL
 const json_t *tools_in_namespace(const call *c, const char *name);   // the function that the model sees so; or NULL
 json_t *tools_as_sent(const call *c);                                // new: with namespaces again

@@ -36,6 +36,7 @@ SCRIPTS = {
     "6": [call("add", {"a": 3, "b": 4})],
     "7": ["It is", " done."],
     "N": [call("crm__add", {"a": 1, "b": 2})],
+    "S": [call("tool_search", {"query": "sums", "limit": 3})],
     "9": ['{"name": "Paris",', ' "country": "France"}'],
     '"': ['eleven"}'],      # a text within a call that has to be
 }
@@ -244,6 +245,46 @@ def test_what_a_model_sees_of_namespaces(server):
     assert seen(NAMESPACES, [made]) == seen(flat, [made])
     assert seen(flat, [{**made, "namespace": "crm"}]) == seen(flat, [{**made, "name": "crm__add"}]) == seen(flat, [made]) + len("crm__")
     assert seen(flat, [{**made, "namespace": "mcp__x__"}]) == seen(flat, [made]) + len("mcp__x__")
+
+
+SEARCH = {"type": "tool_search", "execution": "client", "description": "finds tools", "parameters": fields(query={"type": "string"})}
+
+
+def test_searches_for_tools_of_codex(server):
+    """Codex 0.163 hides tools of MCP servers from models that it knows until a search, which it runs itself, has found them."""
+    tools = [SEARCH, {"type": "function", **ADD["function"]}]
+    body = {"model": "told", "tools": tools, "input": "find S"}
+    got = server.ask("/v1/responses", body)[1]
+    [made] = got["output"]
+    assert (made["type"], made["execution"], made["status"], made["arguments"]) == ("tool_search_call", "client", "completed", {"query": "sums", "limit": 3})
+    assert got["tools"] == tools and "Weft-Ignored" not in server.headers
+
+    events = chunks(server.ask("/v1/responses", {**body, "stream": True})[1])
+    done = [e["item"] for e in events if e["type"] == "response.output_item.done"]
+    assert [(item["type"], item["arguments"]) for item in done] == [("tool_search_call", made["arguments"])]
+    assert not [e for e in events if "function_call_arguments" in e["type"]]
+
+    found = {"type": "tool_search_output", "call_id": made["call_id"], "status": "completed", "execution": "client", "tools": [NAMESPACES[0]]}
+    later = [{"role": "user", "content": "find S"}, made, found, {"role": "user", "content": "call N"}]
+    [made] = server.ask("/v1/responses", {**body, "input": later})[1]["output"]
+    assert (made["type"], made["namespace"], made["name"]) == ("function_call", "crm", "add")
+
+    twice = [*later[:3], {**later[1], "call_id": "again"}, {**found, "call_id": "again"}]
+    seen = [server.ask("/v1/responses/input_tokens", {"model": "told", "tools": tools, "input": [*twice[:4], {**twice[4], "tools": again}, *user("crm__add" if not again else "")]})[1]
+            for again in (found["tools"], [])]
+    assert seen[0]["input_tokens"] == seen[1]["input_tokens"] + 1                  # the definition is seen once, its name (and a line end) with each result
+
+    hosted = {"type": "tool_search"}            # the provider's server would search
+    assert server.ask("/v1/responses", {**body, "tools": [hosted, tools[1]], "input": "say 1"})[0] == 200
+    assert server.headers["Weft-Ignored"] == "tools[0] (tool_search)"
+
+
+def test_odd_results_of_a_search(server):
+    for inner in None, 3, [], [1, None, {}, {"name": 1}, {"type": "namespace", "name": "x", "tools": [1, {}]}]:
+        items = [{"type": "tool_search_call", "call_id": "c", "arguments": inner}, {"type": "tool_search_output", "call_id": "c", "tools": inner}, {"role": "user", "content": "say 1"}]
+        for tools in [SEARCH], [], None:
+            status, got = server.ask("/v1/responses", {"model": "told", "tools": tools, "input": items})
+            assert status == 200 or (status == 400 and got["error"]["message"]), got
 
 
 def test_a_namespace_s_odd_members(server):
