@@ -414,6 +414,7 @@ static const hf_class plain_classes[] = {
    .keys = llama_keys,
    .rules = llama_rules,
    .more = hf_llama_more},
+  {.name = "LLaMAForCausalLM", .like = "LlamaForCausalLM"},                   // the class's first name
   {.name = "LlamaModel", .like = "LlamaForCausalLM", .bare = true},
   {.name = "MistralForCausalLM",
    .like = "LlamaForCausalLM",
@@ -429,6 +430,7 @@ static const hf_class plain_classes[] = {
    .more = hf_llama_more},
   {.name = "Qwen2ForCausalLM", .arch = "qwen2", .defaults = PLAIN, .musts = SILU NO_WINDOW, .more = qwen_more},
   {.name = "Qwen3ForCausalLM", .like = "Qwen2ForCausalLM", .arch = "qwen3", .defaults = SIZE128},
+  {.name = "Qwen2Model", .like = "Qwen2ForCausalLM", .bare = true},
   {.name = "Qwen3Model", .like = "Qwen3ForCausalLM", .bare = true},
   {.name = "Qwen3MoeForCausalLM",
    .arch = "qwen3moe",

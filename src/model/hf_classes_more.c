@@ -373,6 +373,7 @@ const hf_class hf_classes_more[] = {
    .keys = lfm2_keys,
    .rules = lfm2_rules,
    .more = lfm2_more},
+  {.name = "LFM2ForCausalLM", .like = "Lfm2ForCausalLM"},                     // the class's first name
   {.name = "Lfm2MoeForCausalLM",
    .arch = "lfm2moe",
    .musts = "conv_bias=false norm_topk_prob=true use_expert_bias=true routed_scaling_factor=1",

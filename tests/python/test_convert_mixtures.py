@@ -338,3 +338,11 @@ def test_the_epsilon_of_exaone_3(run_weft, tmp_path):
     assert keys(run_weft, folder, out)[0]["exaone.attention.layer_norm_rms_epsilon"] == 0.25
     put(folder, lambda c: c.pop("layer_norm_epsilon"))
     assert keys(run_weft, folder, out) == expected
+
+
+@pytest.mark.parametrize("kind, name", [("llama", "LLaMAForCausalLM"), ("lfm2", "LFM2ForCausalLM")])
+def test_first_names_of_classes(run_weft, tmp_path, kind, name):
+    folder, out = folders.write(tmp_path / kind, RECORDS[kind]), tmp_path / "out.gguf"
+    expected = made(run_weft, folder, out)
+    put(folder, lambda c: c.update(architectures=[name]))
+    assert made(run_weft, folder, out) == expected and expected[1], expected[0]

@@ -389,6 +389,7 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
     "nemotronh-dense": ("NemotronHForCausalLM", "NemotronHConfig", {"num_hidden_layers": None, "layers_block_type": ["mamba", "mlp", "attention", "mlp"], "head_dim": 16, "mamba_num_heads": 8, "mamba_head_dim": 16, "ssm_state_size": 16, "n_groups": 2, "expand": 2},
                         {"as_is": True, "said": {"rms_norm_eps": 1e-5, "hybrid_override_pattern": "M-*-", "num_hidden_layers": 4, **dict.fromkeys(("num_experts_per_tok", "layers_block_type", "n_routed_experts", "moe_intermediate_size", "n_group", "topk_group"))}}),
     "qwen3-bare": ("Qwen3Model", "Qwen3Config", {"head_dim": 32, "tie_word_embeddings": True}),
+    "qwen2-bare": ("Qwen2Model", "Qwen2Config", {"tie_word_embeddings": True}),
     "llama-bare": ("LlamaModel", "LlamaConfig", {}),
     "llama4": ("Llama4ForCausalLM", "Llama4TextConfig", {"num_hidden_layers": 4, "head_dim": 32, "intermediate_size": 32, "intermediate_size_mlp": 96, "num_local_experts": 4, "num_experts_per_tok": 1, "interleave_moe_layer_step": 2, "rope_parameters": LLAMA3,
                                                         "pad_token_id": 0}),
