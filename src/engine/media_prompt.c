@@ -311,7 +311,7 @@ static void add_before_image(weft_medium *x, const projector_tiling *t, const pr
   char text[96] = "";
   int64_t tile = i - (p->whole < i);
   if (i != p->whole && !tile) add_around(x, t->first_tile);
-  if (i == p->whole) add_around(x, t->whole);
+  if (i == p->whole) add_around(x, p->columns || !t->whole_of_tiles ? t->whole : NULL);
   else if (t->tile) {
     snprintf(text, sizeof text, t->tile, (int)(tile / p->columns + 1), (int)(tile % p->columns + 1));
     add_around(x, text);

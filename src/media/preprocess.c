@@ -26,6 +26,8 @@ static const preprocess_rule rules[] = {
    .min_pixels = 112 * 112 / 2, .max_pixels = 28 * 28 * 6144, .mean = CLIP_MEAN, .std = CLIP_STD},
   {.name = "paddleocr", SIZE_MULTIPLE, RESAMPLE_BICUBIC, .patch = 14, .merge = 2, .grow = GROW_ROUNDED,
    .min_pixels = 384 * 384, .max_pixels = 1536 * 1536, .mean = CLIP_MEAN, .std = CLIP_STD},
+  {.name = "lfm2", SIZE_TILES_IF_LARGE, RESAMPLE_BILINEAR, .side = 512, .patch = 16, .merge = 2, .min_tiles = 2,
+   .max_tiles = 10, .min_pixels = 64 * 32 * 32, .max_pixels = 256 * 32 * 32, .mean = HALF, .std = HALF},
   {.name = "gemma4", SIZE_BUDGET, RESAMPLE_BICUBIC, .patch = 16, .merge = 3, .max_pixels = 280 * 48 * 48,
    .std = {1, 1, 1}},
   {.name = "pixtral", SIZE_LONGEST, RESAMPLE_BICUBIC, .side = 1024, .patch = 16, .merge = 1, .mean = CLIP_MEAN,
@@ -85,6 +87,9 @@ static bool is_cut(const preprocess_rule *r) {
   return r->size == SIZE_TILES_BY_SHAPE || r->size == SIZE_SLICES || r->size == SIZE_CANVAS;
 }
 
+// Whether the number of pixels is between two limits.
+static bool has_range(const preprocess_rule *r) { return r->size == SIZE_MULTIPLE || r->size == SIZE_TILES_IF_LARGE; }
+
 int preprocess_limit_tokens(preprocess_rule *r, int64_t min_tokens, int64_t max_tokens, error *err) {
   int64_t edge = r->patch * r->merge, per_tile = edge > 0 ? (r->side / edge) * (r->side / edge) : 0;
   if (r->tile_tokens) per_tile = r->tile_tokens;
@@ -94,7 +99,12 @@ int preprocess_limit_tokens(preprocess_rule *r, int64_t min_tokens, int64_t max_
   if (max_tokens && min_tokens > max_tokens)
     return error_set(err, "image tokens: at least %lld is more than at most %lld", (long long)min_tokens,
                      (long long)max_tokens);
-  if (r->size == SIZE_MULTIPLE) {
+  if (r->size == SIZE_TILES_IF_LARGE && max_tokens && per_tile) {
+    int64_t all = max_tokens;                      // the whole first, which stays as large as it may be
+    max_tokens = min_i64(max_tokens, r->max_pixels / (edge * edge));
+    r->max_tiles = min_i64(r->max_tiles, (all - max_tokens) / per_tile);
+  }
+  if (has_range(r)) {
     if (min_tokens) r->min_pixels = min_tokens * edge * edge;
     if (max_tokens) r->max_pixels = max_tokens * edge * edge;
     r->min_pixels = max_tokens ? min_i64(r->min_pixels, r->max_pixels) : r->min_pixels;
@@ -130,7 +140,7 @@ static int check_rule(const preprocess_rule *r, error *err) {
                      MOST_PIXELS);
   if (r->size != SIZE_MULTIPLE && !within && (r->side < 1 || r->side > MOST_SIDE))
     return error_set(err, "pictures: a side of %lld pixels is not between 1 and %d", (long long)r->side, MOST_SIDE);
-  if (r->size == SIZE_MULTIPLE && (r->min_pixels < 1 || r->min_pixels > r->max_pixels || r->max_pixels > MOST_PIXELS))
+  if (has_range(r) && (r->min_pixels < 1 || r->min_pixels > r->max_pixels || r->max_pixels > MOST_PIXELS))
     return error_set(err, "pictures: %lld to %lld pixels is no range between 1 and %d", (long long)r->min_pixels,
                      (long long)r->max_pixels, MOST_PIXELS);
   if (r->size == SIZE_TILES_AND_WHOLE && (r->longest < 1 || r->longest > MOST_SIDE || r->longest / r->side > 32))
@@ -162,18 +172,10 @@ typedef struct image_sizes {
 
 static int64_t up_to(int64_t x, int64_t of) { return (x + of - 1) / of * of; }
 
-static int choose_multiple(int64_t width, int64_t height, const preprocess_rule *r, image_sizes *s, error *err) {
-  double w = (double)width, h = (double)height, edge = (double)(r->patch * r->merge), grow = edge / fmin(w, h);
-  if (r->grow == GROW_CUT && grow > 1) {
-    w = trunc(w * grow);
-    h = trunc(h * grow);
-  }
-  if (r->grow == GROW_ROUNDED && h < edge) { w = rint(w * edge / h); h = edge; }
-  if (r->grow == GROW_ROUNDED && w < edge) { h = rint(h * edge / w); w = edge; }
-  if (fmax(w, h) / fmin(w, h) > MOST_RATIO)
-    return error_set(err, "a picture of %lld x %lld pixels is too long for this model: one edge is more than %d times "
-                     "the other", (long long)width, (long long)height, MOST_RATIO);
-  double to_w = rint(w / edge) * edge, to_h = rint(h / edge) * edge;     // halves round to even numbers
+// Multiples of a token's edge, at least `least`, with as many pixels as the limits allow.
+static void near_shape(double w, double h, const preprocess_rule *r, double least, image_sizes *s) {
+  double edge = (double)(r->patch * r->merge);
+  double to_w = fmax(rint(w / edge) * edge, least), to_h = fmax(rint(h / edge) * edge, least);     // halves to even
   if (to_w * to_h > (double)r->max_pixels) {
     double by = sqrt(h * w / (double)r->max_pixels);
     to_h = fmax(edge, floor(h / by / edge) * edge);
@@ -185,6 +187,20 @@ static int choose_multiple(int64_t width, int64_t height, const preprocess_rule 
   }
   s->w[0] = (int64_t)to_w;
   s->h[0] = (int64_t)to_h;
+}
+
+static int choose_multiple(int64_t width, int64_t height, const preprocess_rule *r, image_sizes *s, error *err) {
+  double w = (double)width, h = (double)height, edge = (double)(r->patch * r->merge), grow = edge / fmin(w, h);
+  if (r->grow == GROW_CUT && grow > 1) {
+    w = trunc(w * grow);
+    h = trunc(h * grow);
+  }
+  if (r->grow == GROW_ROUNDED && h < edge) { w = rint(w * edge / h); h = edge; }
+  if (r->grow == GROW_ROUNDED && w < edge) { h = rint(h * edge / w); w = edge; }
+  if (fmax(w, h) / fmin(w, h) > MOST_RATIO)
+    return error_set(err, "a picture of %lld x %lld pixels is too long for this model: one edge is more than %d times "
+                     "the other", (long long)width, (long long)height, MOST_RATIO);
+  near_shape(w, h, r, 0, s);
   return 0;
 }
 
@@ -267,6 +283,15 @@ static void choose_tiles_by_shape(int64_t width, int64_t height, const preproces
   s->h[0] = rows * r->side;
   s->columns = columns * rows > 1 ? columns : 0;
   s->rows = columns * rows > 1 ? rows : 0;
+}
+
+static void choose_if_large(int64_t width, int64_t height, const preprocess_rule *r, image_sizes *s) {
+  double w = (double)width, h = (double)height, edge = (double)(r->patch * r->merge), patch = (double)r->patch;
+  near_shape(w, h, r, edge, s);
+  s->whole_w = s->w[0];
+  s->whole_h = s->h[0];
+  double pixels = fmax(rint(w / edge) * edge, patch) * fmax(rint(h / edge) * edge, patch);
+  if (pixels > 2 * (double)r->max_pixels && r->max_tiles >= r->min_tiles) choose_tiles_by_shape(width, height, r, s);
 }
 
 // Multiples of a token's edge with an area near side x side pixels. Smaller images keep their size unless they `grow`.
@@ -379,6 +404,7 @@ static int choose_image_sizes(int64_t width, int64_t height, const preprocess_ru
   if (r->size == SIZE_CROP) choose_crop(width, height, r, s);
   if (r->size == SIZE_TILES_AND_WHOLE) choose_tiles_and_whole(width, height, r, s);
   if (r->size == SIZE_TILES_BY_SHAPE) choose_tiles_by_shape(width, height, r, s);
+  if (r->size == SIZE_TILES_IF_LARGE) choose_if_large(width, height, r, s);
   if (r->size == SIZE_SLICES) choose_slices(width, height, r, s);
   if (r->size == SIZE_CANVAS) choose_canvas(width, height, r, s);
   if (r->size == SIZE_NATIVE) choose_native(width, height, r, s);

@@ -18,6 +18,8 @@ enum size_rule {
   SIZE_PAD,
   // the longest edge is `longest`, cut into tiles of side; the whole image last (idefics3, SmolVLM)
   SIZE_TILES_AND_WHOLE,
+  // multiples of patch x merge near the shape; of an image of more than twice max_pixels tiles by shape, the whole last
+  SIZE_TILES_IF_LARGE,
   SIZE_TILES_BY_SHAPE,       // the grid of tiles nearest to the shape; the whole image last if more than 1 (internvl)
   // multiples of patch x merge near the shape, of about side x side pixels; an image with more pixels also has a grid
   // of slices of that kind (minicpm-v)
@@ -37,11 +39,11 @@ typedef struct preprocess_rule {
   int64_t side;                        // pixels, of the image or of a tile; SIZE_LONGEST: the limit
   int64_t longest;                     // SIZE_TILES_AND_WHOLE
   int64_t patch, merge;                // pixels of a patch's edge; patches of a token's edge
-  int64_t min_pixels, max_pixels;      // SIZE_MULTIPLE, SIZE_BUDGET; max: also SIZE_NATIVE
+  int64_t min_pixels, max_pixels;      // SIZE_MULTIPLE, _TILES_IF_LARGE, _BUDGET; max: also _NATIVE
   // SIZE_MULTIPLE: edges shorter than a token first grow to it. CUT: both by the factor of the shorter one, without
   // their fractions. ROUNDED: the height, then the width; the other edge with it, rounded
   enum { GROW_NONE, GROW_CUT, GROW_ROUNDED } grow;
-  // SIZE_TILES_BY_SHAPE, not counting the whole image; max: also _SLICES, _CANVAS, _LISTED (0: unlimited)
+  // SIZE_TILES_BY_SHAPE, _IF_LARGE, not counting the whole image; max: also _SLICES, _CANVAS, _LISTED (0: unlimited)
   int64_t min_tiles, max_tiles;
   int64_t tile_tokens;                 // per image, whatever its size; 0: depends on the size
   bool whole_first;                    // the whole image comes before its tiles

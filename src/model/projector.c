@@ -128,8 +128,8 @@ static int want_patches(loader *l) {
 }
 
 static bool is_stretched(enum positions kind) {
-  return kind == POSITIONS_STRETCHED || kind == POSITIONS_LINEAR || kind == POSITIONS_CUBIC ||
-         kind == POSITIONS_NEAREST;
+  return kind == POSITIONS_STRETCHED || kind == POSITIONS_LINEAR || kind == POSITIONS_SMOOTH ||
+         kind == POSITIONS_CUBIC || kind == POSITIONS_NEAREST;
 }
 
 // The first product and the positions: for a table, one per patch of an image of the file's size.
@@ -359,12 +359,16 @@ static between corner_taps(build *b, int axis, int64_t side) {
   return linear_taps(b, t_op2(g, OP_FDIV, t_scale(g, at, (double)side - 1), last), side);
 }
 
+// The number of patches along an axis, from the place of each.
+static tensor *patches_along(const build *b, tensor *at) {
+  return t_add(b->g, t_reduce(b->g, at, OP_MAX, 0), t_float(b->g, 1));
+}
+
 // The middle of a patch in the table, whose edges are those of the image: {T}, in rows from the middle of the first one
 // on.
 static tensor *middle_in_table(build *b, int axis, int64_t side) {
   graph *g = b->g;
-  tensor *at = t_cast(g, place_of(b, axis, b->T), DT_F32), *one = t_float(g, 1), *half = t_float(g, 0.5);
-  tensor *size = t_add(g, t_reduce(g, at, OP_MAX, 0), one);
+  tensor *at = t_cast(g, place_of(b, axis, b->T), DT_F32), *half = t_float(g, 0.5), *size = patches_along(b, at);
   return t_sub(g, t_scale(g, t_op2(g, OP_FDIV, t_add(g, at, half), size), (double)side), half);
 }
 
@@ -398,10 +402,29 @@ static between cubic_taps(build *b, int axis, int64_t side) {
 // exact if they are whole.
 static between nearest_tap(build *b, int axis, int64_t side) {
   graph *g = b->g;
-  tensor *at = t_cast(g, place_of(b, axis, b->T), DT_F32), *one = t_float(g, 1);
-  tensor *size = t_add(g, t_reduce(g, at, OP_MAX, 0), one);
+  tensor *at = t_cast(g, place_of(b, axis, b->T), DT_F32), *size = patches_along(b, at);
   at = t_op1(g, OP_FLOOR, t_op2(g, OP_FDIV, t_scale(g, at, (double)side), size));
-  return (between){1, {t_cast(g, t_cast(g, at, DT_I32), DT_IDX)}, {one}};
+  return (between){1, {t_cast(g, t_cast(g, at, DT_I32), DT_IDX)}, {t_float(g, 1)}};
+}
+
+// The weight of each of the table's rows, {T, side}: it falls linearly with the distance, to 0 at that of a row, or of
+// a patch if that is larger. As PyTorch's bilinear interpolation with antialiasing.
+static tensor *smooth_weights(build *b, int axis, int64_t side) {
+  graph *g = b->g;
+  tensor *size = patches_along(b, t_cast(g, place_of(b, axis, b->T), DT_F32)), *one = t_float(g, 1);
+  tensor *wide = t_op2(g, OP_MAX, t_op2(g, OP_FDIV, t_float(g, (double)side), size), one);
+  tensor *at = t_reshape(g, middle_in_table(b, axis, side), DIMS(b->T, n_(b, 1)));
+  tensor *off = t_sub(g, t_cast(g, t_iota(g, n_(b, side)), DT_F32), at);
+  off = t_op2(g, OP_FDIV, t_op2(g, OP_MAX, off, t_op1(g, OP_NEG, off)), wide);
+  tensor *by = t_op2(g, OP_MAX, t_sub(g, one, off), t_float(g, 0));
+  return t_op2(g, OP_FDIV, by, t_reshape(g, t_reduce(g, by, OP_ADD, 1), DIMS(b->T, n_(b, 1))));
+}
+
+static tensor *smooth_positions(build *b, tensor *table, int64_t side) {
+  graph *g = b->g;
+  tensor *line = t_reshape(g, smooth_weights(b, 0, side), DIMS(b->T, n_(b, side), n_(b, 1)));
+  tensor *column = t_reshape(g, smooth_weights(b, 1, side), DIMS(b->T, n_(b, 1), n_(b, side)));
+  return t_matmul(g, t_reshape(g, t_mul(g, line, column), DIMS(b->T, n_(b, side * side))), t_swap(g, table, 0, 1));
 }
 
 // Learned positions for an image of any size, over which the table is stretched.
@@ -413,9 +436,10 @@ static tensor *stretched_positions(build *b) {
                                          : kind == POSITIONS_NEAREST ? nearest_tap
                                          : kind == POSITIONS_LINEAR  ? edge_taps
                                                                      : corner_taps;
+  tensor *table = t_reshape_i(g, weight(b, NULL, W_POSITION_EMBD), 2, (int64_t[]){side * side, b->m->n_embd});
+  if (kind == POSITIONS_SMOOTH) return smooth_positions(b, table, side);
   between lines = of(b, 0, side), columns = of(b, 1, side);
-  tensor *sum = NULL,
-         *table = t_reshape_i(g, weight(b, NULL, W_POSITION_EMBD), 2, (int64_t[]){side * side, b->m->n_embd});
+  tensor *sum = NULL;
   for (int i = 0; i < lines.n * columns.n; i++) {
     int y = i / columns.n, x = i % columns.n;
     tensor *at = t_add(g, t_mul(g, lines.at[y], uop_idx(g, side)), columns.at[x]);

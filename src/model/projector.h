@@ -29,6 +29,7 @@ typedef struct projector_tiling {
   const char *next_column, *next_row;    // between tiles of a row, between rows
   const char *last_row;                  // after the last row
   const char *whole, *after_whole;
+  bool whole_of_tiles;                   // an image that is not cut has no such text
 } projector_tiling;
 
 typedef struct projector_kind {

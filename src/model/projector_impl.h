@@ -18,14 +18,15 @@ typedef struct projector_arch {
   bool odd_columns;          // lines use the even frequencies, columns the odd ones
   // a class row, which is not a patch, is part of the encoder: its embedding is added to this row of the position table
   enum class_row { CLASS_NONE, CLASS_FIRST, CLASS_LAST } class_row;
-  // which images the table of positions is for. SQUARE: of the size with one row per patch. STRETCHED, LINEAR, CUBIC,
-  // NEAREST: of any size; the table is stretched, interpolating two rows (whose corners are those of the image, or
-  // whose edges are), four or one in each direction. AXES: a table for columns followed by one for lines. NONE: no
-  // table
+  // which images the table of positions is for. SQUARE: of the size with one row per patch. STRETCHED, LINEAR, SMOOTH,
+  // CUBIC, NEAREST: of any size; the table is stretched. STRETCHED: two rows in each direction are interpolated, and
+  // the table's corners are those of the image. LINEAR: its edges are; SMOOTH: and each row of a larger table counts.
+  // CUBIC: four rows; NEAREST: one. AXES: a table for columns followed by one for lines. NONE: no table
   enum positions {
     POSITIONS_SQUARE,
     POSITIONS_STRETCHED,
     POSITIONS_LINEAR,
+    POSITIONS_SMOOTH,
     POSITIONS_CUBIC,
     POSITIONS_NEAREST,
     POSITIONS_AXES,

@@ -431,6 +431,21 @@ static tensor *paddleocr_graph(build *b, tensor *x) {
   return mlp(b, W_MM_1, W_MM_2, merged_patches(b, x));
 }
 
+// lfm2: squares of patches, normed in some files, are a row.
+static int lfm2_load(loader *l) {
+  const gguf_tensor *first = gguf_tensor_find(l->f, "mm.1.weight");
+  return load_merge(l, "projector.scale_factor", 2) ||
+             want_vector(l, NULL, W_MM_INPUT_NORM, merged_size(l->m), WANT_BIAS | WANT_OPTIONAL) ||
+             want_mlp(l, W_MM_1, W_MM_2, merged_size(l->m), first ? first->ne[1] : 1, WANT_BIAS)
+           ? -1
+           : 0;
+}
+static tensor *lfm2_graph(build *b, tensor *x) {
+  x = merged_patches(b, x);
+  if (b->m->w[W_MM_INPUT_NORM].weight) x = norm_by(b, NULL, W_MM_INPUT_NORM, x, TORCH_EPS);
+  return mlp(b, W_MM_1, W_MM_2, x);
+}
+
 // --- sound -----------------------------------------------------------------------------------------------------------
 
 // Several frames become a row; the last one is padded with zeros.
@@ -537,7 +552,8 @@ static const projector_tiling
   separators = {.next_column = "<|tile_x_separator|>",
                 .next_row = "<|tile_y_separator|>",
                 .last_row = "<|tile_y_separator|>",
-                .whole = "<|image|>"};
+                .whole = "<|image|>"},
+  thumbnail = {.tile = "<|img_row_%d_col_%d|>", .whole = "<|img_thumbnail|>", .whole_of_tiles = true};
 
 static const projector_kind kinds[] = {
   {.name = "gemma3",
@@ -677,6 +693,12 @@ static const projector_kind kinds[] = {
                    .has = HAS_BIASES,
                    .act = ACT_GELU},
         .turns = true, .base = 10000, .positions = POSITIONS_LINEAR, .load = kimi_load, .graph = paddleocr_graph)},
+  {.name = "lfm2",
+   .tiling = &thumbnail,
+   .before = "<|image_start|>",
+   .after = "<|image_end|>",
+   .preprocess = "lfm2",
+   ARCH(.layers = SIGLIP, .positions = POSITIONS_SMOOTH, .load = lfm2_load, .graph = lfm2_graph)},
   {.name = "mlp",
    .preprocess = "llava",
    ARCH(.layers = SIGLIP, .exact_gelu = true, .last = "mm.2.weight", .class_row = CLASS_FIRST, .load = llava_load,

@@ -501,6 +501,25 @@ def test_native_sizes(tool, tmp_path):
         assert (got[:, -1, -1] == (1 if (w, h) == (width, height) else -1)).all(), (w, h)      # black beside
 
 
+# Of LFM2-VL's, which needs torchvision, with tiles of 64 and 4 to 16 tokens: width, height, columns and rows of tiles, the whole picture
+IF_LARGE = [(1, 1, 0, 0, 64, 64), (97, 61, 0, 0, 96, 64), (640, 200, 3, 1, 224, 64), (33, 400, 0, 0, 32, 384), (2, 300, 0, 0, 32, 288), (5, 900, 0, 0, 32, 1696), (65, 64, 0, 0, 64, 64),
+            (200, 1, 0, 0, 192, 32), (445, 870, 2, 4, 64, 160), (128, 300, 2, 5, 64, 192), (1000, 1000, 3, 3, 128, 128), (52, 673, 1, 10, 32, 448), (330, 29, 0, 0, 320, 32),
+            (214, 61, 0, 0, 224, 64), (182, 181, 3, 3, 128, 96), (181, 181, 3, 3, 128, 128)]
+
+
+def test_tiles_of_large_pictures(tool, tmp_path):
+    rule = "lfm2 side=64 min_pixels=4096 max_pixels=16384"
+    for w, h, columns, rows, width, height in IF_LARGE:
+        Image.new("RGB", (w, h)).save(tmp_path / "p.png")
+        (n, *grid), got = tool.planes(f"prepare {rule} : {tmp_path / 'p.png'}")
+        assert grid == [columns, rows] and n == len(got) == columns * rows + 1, (w, h)
+        assert [g.shape for g in got] == [(3, 64, 64)] * (n - 1) + [(3, height, width)], (w, h)
+    for most, tiles in ((16, 0), (32, 4), (24, 2), (1000, 9)):      # with the whole picture, of 16
+        Image.new("RGB", (400, 400)).save(tmp_path / "p.png")
+        (_, *grid), _ = tool.planes(f"prepare {rule} max_tokens={most} : {tmp_path / 'p.png'}")
+        assert grid[0] * grid[1] == tiles, most
+
+
 RECORDS = [("gemma3", "gemma3"), ("qwen2.5vl", "qwen2vl"), ("idefics3", "idefics3")]
 
 

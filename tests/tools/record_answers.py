@@ -165,6 +165,18 @@ def paddleocr():
     return transformers.PaddleOCRVLForConditionalGeneration(config), transformers.PaddleOCRVLProcessor(images, t), "<|IMAGE_START|><|IMAGE_PLACEHOLDER|><|IMAGE_END|>", None, clip
 
 
+def lfm2():
+    """Tiles and the whole picture; the converter knows patches of 16 alone."""
+    vision = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 3, "num_attention_heads": 2, "patch_size": 16, "num_patches": 36, "vision_use_head": False}
+    t = tokenizer({"image_token": "<image>", "image_start_token": "<|image_start|>", "image_end_token": "<|image_end|>", "image_thumbnail_token": "<|img_thumbnail|>",
+                   **{f"at_{x}": f"<|img_row_1_col_{x}|>" for x in (1, 2)}})
+    text = {**TEXT, "layer_types": ["conv", "full_attention"], "block_auto_adjust_ff_dim": False}
+    config = transformers.Lfm2VlConfig(text_config={"model_type": "lfm2", **text}, vision_config={"model_type": "siglip2_vision_model", **vision}, projector_hidden_size=56,
+                                       image_token_id=t.image_token_id, tie_word_embeddings=True)
+    images = resized_by_pillow(transformers.Lfm2VlImageProcessor(), Image.BILINEAR)
+    return transformers.Lfm2VlForConditionalGeneration(config), transformers.Lfm2VlProcessor(images, t), "<image>", transformers.Lfm2ForCausalLM, {}
+
+
 class Seeing(torch.nn.Module):
     """A language model that reads rows of record_projectors' Resampler in the place of <unk>, and its processor: slices are those of transformers' MiniCPM-V 4.6, whose rule is the same for squares
     of one patch, and the text is as openbmb's processor writes it."""
@@ -244,12 +256,12 @@ def sound(samples):
 
 SOUNDS = dict.fromkeys(["qwen25omni", "qwen3omni"], 145637)
 TWICE = ["minicpmv", "resampler"]             # the prompt has the picture twice: they are numbered
-MODELS = {f.__name__: f for f in (internvl, gemma4, gemma4_small, glm4v, llava, llava_next, minicpmv, resampler, llama4, kimik25, paddleocr, qwen25omni, qwen3omni)}
+MODELS = {f.__name__: f for f in (internvl, gemma4, gemma4_small, glm4v, llava, llava_next, minicpmv, resampler, llama4, kimik25, paddleocr, lfm2, qwen25omni, qwen3omni)}
 # Other pictures for the files of a model: of this one no line of the tiles' rows shows anything of the picture.
-SIZES = {"llava_next_wide": ("llava_next", (2000, 20)), "resampler_25": ("resampler", (150, 70))}
+SIZES = {"lfm2_tiles": ("lfm2", (1100, 520)), "llava_next_wide": ("llava_next", (2000, 20)), "resampler_25": ("resampler", (150, 70))}
 # Their files with another clip.minicpmv_version, which says how the text around a picture is.
 VERSIONS = {"resampler_25": 2}
-OPTIONS = dict.fromkeys(["gemma4", "gemma4_small"], ["--image-max-tokens", "70"]) | {"glm4v": ["--image-min-tokens", "98", "--image-max-tokens", "128"]}      # as the processor was made
+OPTIONS = {"lfm2_tiles": ["-c", "1024"]} | dict.fromkeys(["gemma4", "gemma4_small"], ["--image-max-tokens", "70"]) | {"glm4v": ["--image-min-tokens", "98", "--image-max-tokens", "128"]}      # as the processor was made
 
 
 def convert_text():

@@ -263,6 +263,17 @@ def paddleocr():
     return transformers.PaddleOCRVLForConditionalGeneration(config), (40, 24), rows
 
 
+def lfm2():
+    """Lines are fewer than the table's, which shrinks there. The converter knows patches of 16 alone."""
+    vision = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 3, "num_attention_heads": 2, "patch_size": 16, "num_patches": 36, "vision_use_head": False}
+    config = transformers.Lfm2VlConfig(text_config={"model_type": "lfm2", **TEXT}, vision_config={"model_type": "siglip2_vision_model", **vision}, projector_hidden_size=56, tie_word_embeddings=True)
+    def rows(model, planes):
+        c, h, w = planes.shape
+        flat = planes.reshape(c, h // 16, 16, w // 16, 16).transpose(1, 3, 2, 4, 0).reshape(1, -1, 16 * 16 * c)
+        return features(model.model.get_image_features(torch.tensor(flat), torch.tensor([[h // 16, w // 16]]), torch.ones(flat.shape[:2], dtype=torch.long), return_dict=True))
+    return transformers.Lfm2VlForConditionalGeneration(config), (64, 160), rows
+
+
 def limit(model):
     """Bounds of what products read and make."""
     limits = {"input_min": -1.5, "input_max": 1.75, "output_min": -2.25, "output_max": 2}
@@ -339,12 +350,12 @@ def qwen3omni():
     return model, (16, 371), lambda model, planes: features(model.model.audio_tower(torch.tensor(planes[0]), feature_lens=torch.tensor([371]), return_dict=True))
 
 
-MODELS = {f.__name__: f for f in (gemma3, idefics3, qwen25, qwen3vl, qwen2vl, glm4v, glm_ocr, mistral3, pixtral, internvl, internvl_rms, llava, llava_next, minicpmv, minicpmv_4x, resampler, llama4, kimik25, kimivl, paddleocr, gemma4, gemma4a, voxtral, qwen2audio, qwen25omni, qwen3omni)}
+MODELS = {f.__name__: f for f in (gemma3, idefics3, qwen25, qwen3vl, qwen2vl, glm4v, glm_ocr, mistral3, pixtral, internvl, internvl_rms, llava, llava_next, minicpmv, minicpmv_4x, resampler, llama4, kimik25, kimivl, paddleocr, lfm2, gemma4, gemma4a, voxtral, qwen2audio, qwen25omni, qwen3omni)}
 
 
 KIMI = [("model.mm_projector", "mm_projector"), ("tower.encoder.patch_embed", "tower.patch_embed"), ("mm_projector.proj.0", "multi_modal_projector.linear_1"), ("mm_projector.proj.2", "multi_modal_projector.linear_2"), ("mm_projector", "multi_modal_projector")]
 # The converter knows the names of files that were published before transformers 5: what is there now, and what it was.
-NAMES = {"paddleocr": [("model.visual.", "visual."), ("model.projector.", "mlp_AR.")], "kimivl": KIMI, "kimik25": KIMI[:2], "gemma3": [("vision_tower.", "vision_tower.vision_model.")], **dict.fromkeys(["internvl", "internvl_rms"], [("vision_tower.", "model.vision_tower."), ("multi_modal_projector.", "model.multi_modal_projector.")])}
+NAMES = {"paddleocr": [("model.visual.", "visual."), ("model.projector.", "mlp_AR.")], "kimivl": KIMI, "kimik25": KIMI[:2], **dict.fromkeys(["gemma3", "lfm2"], [("vision_tower.", "vision_tower.vision_model.")]), **dict.fromkeys(["internvl", "internvl_rms"], [("vision_tower.", "model.vision_tower."), ("multi_modal_projector.", "model.multi_modal_projector.")])}
 
 
 OMNI = {"qwen25omni": "Qwen2_5OmniModel", "qwen3omni": "Qwen3OmniMoeForConditionalGeneration"}
