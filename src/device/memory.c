@@ -22,6 +22,20 @@ static uint64_t area_size(uint64_t size) { return (size + MEMORY_ALIGN - 1) / ME
 static _Thread_local uint64_t refusals;
 uint64_t memory_refusals(void) { return refusals; }
 
+// The lower one of the limits that may refuse a reservation to this process; NULL: there are none.
+static const char *limit_of_process(uint64_t *bytes) {
+  static const struct { int limit; const char *name; } limits[] = {{RLIMIT_AS, "addresses: ulimit -v"},
+                                                                  {RLIMIT_DATA, "data: ulimit -d"}};
+  const char *name = NULL;
+  for (size_t i = 0; i < COUNT(limits); i++) {
+    struct rlimit now;
+    if (getrlimit(limits[i].limit, &now) || now.rlim_cur == RLIM_INFINITY || (name && now.rlim_cur >= *bytes)) continue;
+    *bytes = now.rlim_cur;
+    name = limits[i].name;
+  }
+  return name;
+}
+
 static void *reserve_pages(uint64_t size, error *err) {
   if (!size || size > (uint64_t)1 << 46) {
     error_set(err, "memory: cannot reserve %llu bytes", (unsigned long long)size);
@@ -34,12 +48,11 @@ static void *reserve_pages(uint64_t size, error *err) {
     const char *why = strerror(errno);
     uint64_t available;
     refusals++;
-    struct rlimit addresses;
-    bool limited = !getrlimit(RLIMIT_AS, &addresses) && addresses.rlim_cur != RLIM_INFINITY;
-    if (limited)
-      error_set(err, "memory: reserving %llu bytes failed: %s (this process may have %llu bytes of addresses: ulimit "
-                "-v; a smaller context, -c, needs fewer)", (unsigned long long)size, why,
-                (unsigned long long)addresses.rlim_cur);
+    uint64_t most;
+    const char *limit = limit_of_process(&most);
+    if (limit)
+      error_set(err, "memory: reserving %llu bytes failed: %s (this process may have %llu bytes of %s; a smaller "
+                "context, -c, needs fewer)", (unsigned long long)size, why, (unsigned long long)most, limit);
     else if (memory_available(&available, NULL))
       error_set(err, "memory: reserving %llu bytes failed: %s", (unsigned long long)size, why);
     else

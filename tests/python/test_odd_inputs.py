@@ -393,16 +393,17 @@ def test_groups_from_too_small_to_enough(weft, weft_env, tinypy, memory_group, t
     assert done.returncode == 0 and "0 damaged" in done.stdout, done
 
 
+@pytest.mark.parametrize("limit, words", [(resource.RLIMIT_AS, "addresses: ulimit -v"), (resource.RLIMIT_DATA, "data: ulimit -d")], ids=["addresses", "data"])
 @pytest.mark.parametrize("command", ["run", "bench", "serve"])
-def test_limits_of_addresses(weft, weft_env, tinypy, tmp_path, sanitized, command):
-    """The same of `ulimit -v`: it works, or there is an error. (A server whose threads could not be made freed a pool twice.)"""
+def test_limits_of_addresses(weft, weft_env, tinypy, tmp_path, sanitized, command, limit, words):
+    """The same of `ulimit -v` and `-d`: it works, or there is an error. (A server whose threads could not be made freed a pool twice. Of -d the error said how much memory the machine has.)"""
     if sanitized:
         pytest.skip("the sanitizers need addresses")
     env, worked = {**weft_env, "WEFT_CACHE": str(tmp_path)}, []
     for mib in (24, 32, 40, 48, 64, 96, 128, 256, 512, 16384):
-        status, said = run_once(weft, env, tinypy, lambda mib=mib: resource.setrlimit(resource.RLIMIT_AS, (mib << 20, mib << 20)), command)
+        status, said = run_once(weft, env, tinypy, lambda mib=mib: resource.setrlimit(limit, (mib << 20, mib << 20)), command)
         assert status == 0 or (status in (1, 127) and re.search("(?i)cannot allocate memory|could (not )?be made|out of memory|is not here", said)), (mib, status, said)
-        assert "reserving" not in said or f"this process may have {mib << 20} bytes of addresses: ulimit -v" in said, said
+        assert "reserving" not in said or f"this process may have {mib << 20} bytes of {words}" in said, said
         worked.append(status == 0)
     assert worked[-1] and not worked[0], (worked, status, said)
     done = subprocess.run([weft, "cache", "verify"], env=env, capture_output=True, text=True, check=False)
