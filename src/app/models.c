@@ -151,6 +151,7 @@ static int remove_one(struct settings *s) {
   else if (!s->yes && !isatty(STDIN_FILENO)) status = usage_error("--yes is needed if there is no terminal");
   else if (!s->yes && !agrees(&l.at[i])) status = failed("nothing was removed");
   else if (remove_stored(&l, i, s->quiet, &err)) status = failed("%s", err.text);
+  else pull_forget_removed();
   store_free(&l);
   return status;
 }

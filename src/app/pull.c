@@ -84,8 +84,7 @@ static int parse_name(const char *text, enum registry kind, struct reference *ou
                        text);
 }
 
-// Without a prefix, a name with a slash is Hugging Face's and one without is ollama's.
-static int parse_reference(const char *text, struct reference *out, error *err) {
+int pull_parse(const char *text, struct reference *out, error *err) {
   enum registry kind = strchr(text, '/') ? HUGGING_FACE : OLLAMA;
   size_t n = prefix_of(text, &kind);
   if (kind == ADDRESS) { *out = (struct reference){.kind = ADDRESS, .url = text}; return 0; }
@@ -381,7 +380,7 @@ static int fetch_folder(http *h, const pull_listing *l, bool quiet, error *err) 
     if (!status) status = fetch_one(h, w, NULL, quiet, err);
     if (!status) note_origin(w, false);
   }
-  if (!status && !quiet) say(begun ? "%s" : "%s is there", l->folder.at);
+  if (!status && !quiet && l->files.n) say(begun ? "%s" : "%s is there", l->folder.at);
   return status;
 }
 
@@ -451,6 +450,7 @@ static int pull(const struct job *j, str *path, error *err) {
   if (!status && !j->there) { path->n = 0; str_add(path, l.folder.n ? l.folder.at : l.files.at[0].path.at); }
   if (!status) status = fetch_listing(h, j, &l, err);
   if (!status) note_encoder(j, &l.files, path);
+  if (!status && !j->there) pull_note_name(r, path->at);
   interrupt_start();
   http_close(h);
   wanted_free(&l.files);
@@ -458,60 +458,28 @@ static int pull(const struct job *j, str *path, error *err) {
   return status;
 }
 
-// Finds a whole GGUF file of a repository, of the quantisation that is asked for or usual.
-static int find_file(const stored_list *l, const struct reference *r, const char *from) {
-  const char *usual[] = {"Q4_K_M", "Q8_0", ""};
-  str name = {0};
-  int found = -1;
-  if (r->tag[0] && strcmp(r->tag, "latest")) { usual[0] = r->tag; usual[1] = NULL; }
-  str_addf(&name, "%s_%s_", r->user, r->repo);
-  for (size_t k = 0; k < COUNT(usual) && usual[k] && found < 0; k++)
-    for (size_t i = 0; i < l->n && found < 0; i++)
-      if (!strncmp(l->at[i].name, name.at, name.n) && !l->at[i].partial && !l->at[i].folder &&
-          !store_is_encoder(pull_base_name(l->at[i].path)) && store_came_from(l->at[i].path, from) &&
-          (!usual[k][0] || pull_has_quant(l->at[i].name + name.n, usual[k])))
-        found = (int)i;
-  str_free(&name);
-  return found;
-}
-
-static int find_folder(const stored_list *l, const struct reference *r) {
-  str name = {0};
-  int found = -1;
-  str_addf(&name, "%s_%s", r->user, r->repo);
-  for (size_t i = 0; i < l->n && (!r->tag[0] || !strcmp(r->tag, "latest")); i++)
-    if (l->at[i].folder && !strcmp(l->at[i].name, name.at)) found = (int)i;
-  str_free(&name);
-  return found;
-}
-
-// Finds the local file of a reference by name and origin.
+// Finds the local file of a reference. All but a repository without a file's name have one path here.
 static bool known(const struct reference *r, str *path) {
-  stored_list l = {0};
-  str name = {0}, from = {0};
-  int found = -1;
-  if (r->kind != ADDRESS) pull_add_origin(&from, r, r->file ? r->file : "");
-  if (r->kind == OLLAMA) ollama_name(r, &name);
-  else if (r->kind == HUGGING_FACE) str_addf(&name, "%s_%s_%s", r->user, r->repo, r->file ? r->file : "");
-  store_list(&l);
-  if (r->kind == HUGGING_FACE && !r->file) {
-    found = find_file(&l, r, from.at);
-    if (found < 0) found = find_folder(&l, r);
-  } else if (r->kind != ADDRESS) {
-    for (size_t i = 0; i < name.n; i++) if (name.at[i] == '/') name.at[i] = '_';
-    found = store_find(&l, name.at);
-  } else {
-    wanted_list w = {0};
-    error err = {0};
-    if (!list_address(r, &w, &err)) found = store_find(&l, pull_base_name(w.at[0].path.at));
+  wanted_list w = {0};
+  str name = {0}, from = {0}, at = {0};
+  int status, part = 1, parts;
+  size_t stem;
+  if (r->kind == HUGGING_FACE && !r->file) return pull_find_hf(r, path);
+  if (r->kind == ADDRESS) {
+    status = list_address(r, &w, NULL);
+    str_add(&at, str_c(&w.at[0].path));
     str_add(&from, str_c(&w.at[0].from));
-    wanted_free(&w);
+  } else {
+    pull_add_origin(&from, r, r->file ? r->file : "");
+    if (r->kind == OLLAMA) ollama_name(r, &name);
+    else str_addf(&name, "%s_%s_%s", r->user, r->repo, r->file);
+    status = store_path(name.at, &at, NULL);
   }
-  bool yes = found >= 0 && !l.at[found].partial && store_came_from(l.at[found].path, from.at);
-  if (yes) { path->n = 0; str_add(path, l.at[found].path); }
-  store_free(&l);
-  str_free(&name);
-  str_free(&from);
+  if (!status) store_part(at.at, &part, &parts, &stem);
+  bool yes = !status && part == 1 && store_is_whole(at.at) && store_came_from(at.at, from.at);
+  if (yes) { path->n = 0; str_add(path, at.at); }
+  wanted_free(&w);
+  str_free(&name); str_free(&from); str_free(&at);
   return yes;
 }
 
@@ -564,7 +532,7 @@ int pull_model(const struct model_source *from, bool again, bool quiet, str *pat
 
 int pull_name(const char *name, const struct model_source *from, bool again, bool quiet, str *path, error *err) {
   struct reference r;
-  if (parse_reference(name, &r, err)) return -1;
+  if (pull_parse(name, &r, err)) return -1;
   r.file = r.kind == HUGGING_FACE ? from->file : NULL;
   return get_files((struct job){&r, from, again, quiet, false}, path, err);
 }
@@ -575,7 +543,7 @@ void pull_repo(const char *name, const struct model_source *from, str *repo) {
   repo->n = 0;
   if (from && from->url) return;
   if (from && from->repo) name = from->repo + prefix_of(from->repo, &kind);
-  int status = from && from->repo ? parse_name(name, HUGGING_FACE, &r, NULL) : parse_reference(name, &r, NULL);
+  int status = from && from->repo ? parse_name(name, HUGGING_FACE, &r, NULL) : pull_parse(name, &r, NULL);
   if (!status && r.kind != ADDRESS) pull_add_origin(repo, &r, "");
 }
 
@@ -589,5 +557,5 @@ bool pull_known(const char *name, str *path, str *repo) {
   store_free(&l);
   if (yes) return true;
   if (repo) pull_repo(name, NULL, repo);
-  return !parse_reference(name, &r, NULL) && known(&r, path);
+  return !pull_parse(name, &r, NULL) && known(&r, path);
 }

@@ -24,4 +24,6 @@ int pull_name(const char *name, const struct model_source *from, bool again, boo
 bool pull_known(const char *name, str *path, str *repo);
 // Reads that origin from a name that was pulled, or from -hf; empty for an address.
 void pull_repo(const char *name, const struct model_source *from, str *repo);
+// After a removal: removes the notes of names whose models are gone.
+void pull_forget_removed(void);
 #endif

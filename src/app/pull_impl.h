@@ -22,6 +22,8 @@ void wanted_clear(struct wanted *w);
 // The files of a model; folder: the path of the folder that they make, empty for a model in one file or in parts.
 typedef struct pull_listing { wanted_list files; str folder; } pull_listing;
 
+// Without a prefix, a name with a slash is Hugging Face's and one without is ollama's.
+int pull_parse(const char *text, struct reference *out, error *err);
 const char *pull_base_name(const char *path);
 // Returns whether a file has this quantisation: its name contains the word, and not as a part of a longer type name
 // (Q4_K is not in Q4_K_M).
@@ -31,4 +33,8 @@ void pull_add_origin(str *out, const struct reference *r, const char *path);
 // Lists what a reference to Hugging Face stands for: a GGUF file, or all its parts, and its encoder; in a repository
 // without GGUF files the files of transformers' folder. 0, -1 and an error, or HTTP_INTERRUPTED.
 int pull_list_hf(http *h, const struct reference *r, pull_listing *out, error *err);
+// Finds what a reference to a repository, without a file's name, stands for here (pull_names.c).
+bool pull_find_hf(const struct reference *r, str *path);
+// Notes that such a reference has just fetched what is at `path`, or found it to be there. Others need no note.
+void pull_note_name(const struct reference *r, const char *path);
 #endif

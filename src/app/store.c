@@ -240,9 +240,10 @@ static bool belongs_to(const char *file, str *name, bool *partial, int *of) {
   return true;
 }
 
-static struct stored *row_of(stored_list *l, const char *name) {
-  for (size_t i = 0; i < l->n; i++) if (!l->at[i].folder && !strcmp(l->at[i].name, name)) return &l->at[i];
-  vec_push(l, ((struct stored){.name = xstrdup(name)}));
+static struct stored *row_of(stored_list *l, const char *name, int of) {
+  for (size_t i = 0; i < l->n; i++)
+    if (!l->at[i].folder && l->at[i].of == of && !strcmp(l->at[i].name, name)) return &l->at[i];
+  vec_push(l, ((struct stored){.name = xstrdup(name), .of = of}));
   return &l->at[l->n - 1];
 }
 
@@ -258,7 +259,7 @@ static void add_stored(stored_list *l, const char *folder, const char *file) {
     its.path = xstrdup(path.at);
     vec_push(l, its);
   } else if (belongs_to(file, &name, &partial, &of) && !stat(path.at, &st) && S_ISREG(st.st_mode)) {
-    struct stored *row = row_of(l, name.at);
+    struct stored *row = row_of(l, name.at, of);
     row->bytes += (uint64_t)st.st_size;
     if (st.st_mtime > row->changed) row->changed = st.st_mtime;
     row->missing = of - ++row->parts;
@@ -270,11 +271,28 @@ static void add_stored(stored_list *l, const char *folder, const char *file) {
   str_free(&path);
 }
 
+// Versions of a model that are in one file, in two parts, in three: those in parts have the first part's name then.
+static void name_apart(stored_list *l) {
+  char **names = xcalloc(l->n + 1, sizeof *names);
+  for (size_t i = 0; i < l->n; i++) {
+    const struct stored *row = &l->at[i];
+    for (size_t k = 0; row->of > 1 && !names[i] && k < l->n; k++) {
+      if (!l->at[k].of || l->at[k].of == row->of || strcmp(l->at[k].name, row->name)) continue;
+      str name = {0};
+      str_addf(&name, "%s-00001-of-%05d", row->name, row->of);
+      names[i] = name.at;
+    }
+  }
+  for (size_t i = 0; i < l->n; i++) if (names[i]) { free(l->at[i].name); l->at[i].name = names[i]; }
+  free(names);
+}
+
 void store_list(stored_list *out) {
   str folder = {0};
   DIR *d = store_folder(&folder, NULL) ? NULL : opendir(folder.at);
   for (struct dirent *e; d && (e = readdir(d)) != NULL;) add_stored(out, folder.at, e->d_name);
   if (d) closedir(d);
+  name_apart(out);
   if (out->n) qsort(out->at, out->n, sizeof *out->at, by_name);
   for (size_t i = 0; i < out->n; i++) out->at[i].partial |= out->at[i].missing > 0;
   str_free(&folder);
@@ -292,11 +310,31 @@ int store_find(const stored_list *l, const char *name) {
   return -1;
 }
 
+bool store_is_whole(const char *path) {
+  struct stored row;
+  struct stat st;
+  int number = 1, of = 1;
+  size_t stem;
+  if (store_read_folder(path, &row)) return !row.partial;
+  bool split = store_part(path, &number, &of, &stem), yes = true;
+  for (int i = 1; yes && i <= of; i++) {
+    str one = {0};
+    if (split) str_addf(&one, "%.*s-%05d-of-%05d%s", (int)stem, path, i, of, model);
+    else str_add(&one, path);
+    yes = !stat(one.at, &st) && S_ISREG(st.st_mode) && !(split && newfile_is_partial(one.at));
+    str_add(&one, part);
+    yes = yes && access(one.at, F_OK);
+    str_free(&one);
+  }
+  return yes;
+}
+
 static int remove_parts(const struct stored *s, error *err) {
-  str folder = {0}, name = {0}, path = {0};
+  str folder = {0}, name = {0}, path = {0}, its = {0};
   bool partial;
   int of, status = 0;
   if (store_folder(&folder, err)) return -1;
+  belongs_to(strrchr(s->path, '/') + 1, &its, &partial, &of);
   DIR *d = opendir(folder.at);
   for (struct dirent *e; d && (e = readdir(d)) != NULL;) {
     str file = {0};
@@ -304,7 +342,7 @@ static int remove_parts(const struct stored *s, error *err) {
     if (ends(file.at, tag)) file.at[file.n -= sizeof tag - 1] = 0;
     if (ends(file.at, encoder_note)) file.at[file.n -= sizeof encoder_note - 1] = 0;
     if (ends(file.at, origin_note)) file.at[file.n -= sizeof origin_note - 1] = 0;
-    if (belongs_to(file.at, &name, &partial, &of) && !strcmp(name.at, s->name)) {
+    if (belongs_to(file.at, &name, &partial, &of) && of == s->of && !strcmp(name.at, its.at)) {
       path.n = 0;
       str_addf(&path, "%s/%s", folder.at, e->d_name);
       if (unlink(path.at) && errno != ENOENT) status = error_set(err, "%.300s: %s", path.at, strerror(errno));
@@ -312,7 +350,7 @@ static int remove_parts(const struct stored *s, error *err) {
     str_free(&file);
   }
   if (d) closedir(d);
-  str_free(&folder); str_free(&name); str_free(&path);
+  str_free(&folder); str_free(&name); str_free(&path); str_free(&its);
   return status;
 }
 

@@ -4,9 +4,11 @@
 #define WEFT_STORE_H
 #include "base/str.h"
 
-struct stored { char *name, *path; uint64_t bytes; int64_t changed; int parts, missing; bool partial, folder; };
-// name: the file's name without .gguf, or the folder's; path: of the first part, or of the folder; bytes: of all parts;
-// changed: seconds since 1970; partial: not completely downloaded; folder: as transformers saves it
+struct stored { char *name, *path; uint64_t bytes; int64_t changed; int of, parts, missing; bool partial, folder; };
+// name: the file's name without .gguf, and without a part's number unless versions in other numbers of parts are there,
+// or the folder's; path: of the first part, or of the folder; bytes: of all parts; changed: seconds since 1970; of: the
+// number of parts, 1 for one file, 0 for a folder; parts, missing: of these, how many are there and are not; partial:
+// not completely downloaded; folder: as transformers saves it
 typedef VEC(struct stored) stored_list;
 
 int store_folder(str *out, error *err);              // the folder may not exist
@@ -35,6 +37,8 @@ int store_lock_in_time(const char *path, int *fd, error *err);
 void store_unlock(const char *path, int fd);
 // The index of a name in the list, with or without .gguf; -1: absent.
 int store_find(const stored_list *l, const char *name);
+// Returns whether a model is here completely: a file, all parts of the one whose first part this is, or a folder.
+bool store_is_whole(const char *path);
 int store_remove(const struct stored *s, error *err);        // removes all parts, and the notes next to them
 // "x-00002-of-00005.gguf": true, with 2 and 5, and the length of "x".
 bool store_part(const char *name, int *part, int *parts, size_t *stem);
