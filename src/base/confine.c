@@ -140,7 +140,9 @@ enum confine_answer confine_answer_to(enum confine_kind kind, int call) {
 const char *confine_name(int call) {
   for (size_t i = 0; i < COUNT(calls); i++) if (calls[i].call == call) return calls[i].name;
   for (size_t i = 0; i < COUNT(attacks); i++) if (attacks[i].call == call) return attacks[i].name;
-  return call == SYS_kill ? "kill" : NULL;             // in no row: some processes may call it because of `signals`
+  // In no row: some processes may call kill because of `signals`; UCX asks for huge pages with shmget, and continues
+  // without them.
+  return call == SYS_kill ? "kill" : call == SYS_shmget ? "shmget" : NULL;
 }
 
 // ---------------------------------------------------------------------------------------------------------- the filter
