@@ -490,17 +490,39 @@ static bool asks_for_words(int argc, char **argv) {
   return false;
 }
 
+// Whether the launcher says that all processes are on this machine: mpirun of Open MPI and of MPICH, or srun.
+static bool on_one_machine(void) {
+  static const struct { const char *all, *local; } counts[] = {
+    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"}, {"PMI_SIZE", "MPI_LOCALNRANKS"}};
+  for (size_t i = 0; i < COUNT(counts); i++) {
+    const char *n = env_of_option(counts[i].all), *local = env_of_option(counts[i].local);
+    if (n && local) return !strcmp(n, local);
+  }
+  const char *machines = env_of_option("SLURM_STEP_NUM_NODES");
+  return machines && !strcmp(machines, "1");
+}
+
 // Settings that MPI's libraries read when they are loaded or started. The sandbox lets no process read another one's
 // memory, so messages go through memory that they share; the names are those of Open MPI 4 and 5, MPICH, and UCX, whose
-// log has an error for each device that it asks for at the end.
+// log has an error for each device that it asks for at the end. On one machine they use no TCP, for which they would
+// listen on all addresses, without keys.
 static void set_up_mpi(void) {
   static const struct { const char *name, *value; bool always; } all[] = {
     {"OMPI_MCA_btl_vader_single_copy_mechanism", "none", true},
     {"OMPI_MCA_smsc", "^cma,xpmem,knem", true},
     {"MPIR_CVAR_CH4_CMA_ENABLE", "0", true},
-    {"UCX_TLS", "^cma", false},
     {"UCX_LOG_LEVEL", "fatal", false}};
-  for (size_t i = 0; i < COUNT(all) && sandbox_wanted; i++) os_set_env(all[i].name, all[i].value, all[i].always);
+  if (!sandbox_wanted) return;
+  for (size_t i = 0; i < COUNT(all); i++) os_set_env(all[i].name, all[i].value, all[i].always);
+  bool one = on_one_machine();
+  os_set_env("UCX_TLS", one ? "^cma,tcp" : "^cma", false);
+  if (one) os_set_env("OMPI_MCA_btl", "^tcp", false);
+}
+
+// All processes are connected, and the sandbox lets MPI accept no other connections. It would try again and again.
+static void close_ports_of_mpi(void) {
+  if (processes > 1 && sandbox_wanted && !confine_listeners())
+    fprintf(stderr, "weft: warning: ports of MPI stay open: connections to them can stop this program\n");
 }
 
 // Returns whether processes started by MPI run this command together. Each process runs other commands alone.
@@ -561,6 +583,7 @@ int main(int argc, char **argv) {
   decide_sandbox(!open);
   set_up_mpi();
   if (opens_a_model(name) && weft_ranks_join(&rank, &processes, &err)) return failed("%s", err.text);
+  close_ports_of_mpi();
   if (!open && asks_for_words(argc, argv)) confine_explain();
   if (rank) return follow_first(rank, argc - 1, argv + 1);
   if (processes > 1) weft_ranks_agree((const char *const *)argv + 1, argc - 1, &err);      // rank 0 takes part as well

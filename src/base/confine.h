@@ -46,4 +46,7 @@ bool confine_knows_files(void);
 // second barrier besides the filters, which `confine` adds for all kinds without outgoing connections. False if
 // Landlock is older than version 4 (names: 6).
 bool confine_connections(void);
+// Closes all sockets on which this process awaits connections: their descriptors stay open, and nothing arrives on
+// them. For libraries that listen without need. False if that is impossible.
+bool confine_listeners(void);
 #endif

@@ -2,10 +2,14 @@
 // them. See confine.h.
 #define _GNU_SOURCE
 #include "base/confine.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -73,6 +77,27 @@ bool confine_connections(void) {
   size_t size = v < KNOWS_SCOPES ? offsetof(struct ruleset, scoped) : sizeof none;
   int ruleset = v < KNOWS_NETWORK ? -1 : (int)syscall(CREATE_RULESET, &none, size, 0);
   return ruleset >= 0 && enter_rules(ruleset);
+}
+
+static bool awaits_connections(int fd) {
+  int is = 0;
+  socklen_t size = sizeof is;
+  return !getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is, &size) && is;
+}
+
+// The owners of these descriptors poll them, and may not do so for the next file of that number: an event descriptor
+// without events takes the place of each.
+bool confine_listeners(void) {
+  int quiet = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  DIR *all = quiet < 0 ? NULL : opendir("/proc/self/fd");
+  bool done = all;
+  for (struct dirent *e; all && (e = readdir(all));) {
+    int fd = atoi(e->d_name);
+    if (*e->d_name != '.' && awaits_connections(fd)) done &= dup3(quiet, fd, O_CLOEXEC) == fd;
+  }
+  if (all) closedir(all);
+  if (quiet >= 0) close(quiet);
+  return done;
 }
 
 enum confine_result confine_to(const confine_file *files, size_t n) {

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -451,6 +452,27 @@ static void none_of_the_dangerous_groups(void **state) {
       if (kind == CONFINE_COUNTING && calls[i] == SYS_perf_event_open) assert_int_equal(a, CONFINE_CHECKS);
       else assert_true(a != CONFINE_ALLOWS && a != CONFINE_CHECKS);
     }
+  // UCX (MPICH over TCP) asks for huge pages, and continues without them.
+  assert_int_equal(confine_answer_to(CONFINE_FILES, SYS_shmget), CONFINE_FAILS);
+  assert_int_equal(confine_answer_to(CONFINE_FILES, SYS_shmat), CONFINE_KILLS);
+}
+
+// Nothing reaches a library that listened, and its descriptor is no other file's.
+static void no_listeners(void **state) {
+  (void)state;
+  struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t size = sizeof a;
+  int listener = socket(AF_INET, SOCK_STREAM, 0), other = socket(AF_INET, SOCK_STREAM, 0), pair[2];
+  assert_true(!bind(listener, (struct sockaddr *)&a, size) && !listen(listener, 8));
+  assert_int_equal(getsockname(listener, (struct sockaddr *)&a, &size), 0);
+  assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+  assert_true(confine_listeners());
+  assert_true(connect(other, (struct sockaddr *)&a, size) == -1 && errno == ECONNREFUSED);
+  struct pollfd p = {listener, POLLIN, 0};
+  assert_int_equal(poll(&p, 1, 0), 0);
+  assert_true(fcntl(listener, F_GETFD) >= 0 && accept(listener, NULL, NULL) == -1 && errno == ENOTSOCK);
+  assert_int_equal(send(pair[0], "x", 1, 0), 1);
+  close(listener), close(other), close(pair[0]), close(pair[1]);
 }
 
 // How the decisive call of an attempt ends.
@@ -574,7 +596,8 @@ int main(void) {
     cmocka_unit_test(signals_within), cmocka_unit_test(no_descriptors),
     cmocka_unit_test(nothing_turns_round), cmocka_unit_test(second_wall),
     cmocka_unit_test(fetching_only), cmocka_unit_test(computing_only), cmocka_unit_test(every_call),
-    cmocka_unit_test(none_of_the_dangerous_groups), cmocka_unit_test(attempts_fail), cmocka_unit_test(other_machines),
+    cmocka_unit_test(none_of_the_dangerous_groups), cmocka_unit_test(no_listeners),
+    cmocka_unit_test(attempts_fail), cmocka_unit_test(other_machines),
     cmocka_unit_test(signals_to_one), cmocka_unit_test(says_what_it_refuses)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,3 +73,18 @@ class RankServer(Server):
 
 class MpichServer(RankServer):
     kind = "mpich"
+
+
+class OverTcp:
+    """As between machines: without shared memory."""
+
+    def __init__(self, weft, env, *args):
+        super().__init__(weft, {**env, "OMPI_MCA_btl": "tcp,self", "UCX_TLS": "tcp,self"}, *args)
+
+
+class TcpServer(OverTcp, RankServer):
+    pass
+
+
+class MpichTcpServer(OverTcp, MpichServer):
+    pass

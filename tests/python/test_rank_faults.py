@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from rank_serving import MpichServer, RankServer
+from rank_serving import MpichServer, MpichTcpServer, RankServer, TcpServer, processes_below
 from serving import Server, until
 
 THREADS = 1
@@ -22,7 +22,8 @@ LIMIT_S = 10
 PROMPTS = ["def f(x):", "import os\n", "class A:\n", "for i in "]
 # A process that is stopped is noticed after eight seconds; one that is gone, at once.
 FAULTS = {"killed": (signal.SIGKILL, "rows", RankServer), "killed by layers": (signal.SIGKILL, "layer", RankServer), "stopped": (signal.SIGSTOP, "rows", RankServer),
-          "killed under MPICH": (signal.SIGKILL, "rows", MpichServer), "stopped under MPICH": (signal.SIGSTOP, "rows", MpichServer)}
+          "killed under MPICH": (signal.SIGKILL, "rows", MpichServer), "stopped under MPICH": (signal.SIGSTOP, "rows", MpichServer),
+          "killed over TCP": (signal.SIGKILL, "rows", TcpServer), "stopped over TCP": (signal.SIGSTOP, "rows", TcpServer)}
 
 
 @pytest.fixture(scope="module")
@@ -174,3 +175,23 @@ def test_processes_that_go_on(serve, answers):
             os.kill(p, signal.SIGKILL)
         s.process.kill()
         s.process.wait()
+
+
+def listening(pids):
+    """The addresses on which these processes await TCP connections."""
+    rows = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
+    addresses = {f"socket:[{row[9]}]": row[1] for row in rows if row[3] == "0A"}
+    links = [os.readlink(fd) for pid in pids for fd in Path(f"/proc/{pid}/fd").iterdir()]
+    return {addresses[link] for link in links if link in addresses}
+
+
+@pytest.mark.parametrize("kind", [RankServer, MpichServer, TcpServer, MpichTcpServer])
+def test_ports(serve, answers, sanitized, kind):
+    """No process listens for connections but the first one, on the server's own port: a byte to a port of Open MPI once stopped the server without an error."""
+    if sanitized:
+        pytest.skip("sanitizers make calls that the filter forbids, so a build with them has none, and MPI keeps its ports")
+    with serve(kind) as s:
+        server = [pid for pid, name in processes_below(s.process.pid).items() if name.startswith("weft")]
+        assert len(server) >= 4 and set(s.ranks.values()) <= set(server)
+        assert listening(server) == {f"0100007F:{s.port:04X}"}
+        assert "".join(x for x in pieces(s.port, PROMPTS[0]) if x) == answers[PROMPTS[0]]
