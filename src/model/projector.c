@@ -127,6 +127,8 @@ static int want_patches(loader *l) {
               : want(l, NULL, W_PATCH_EMBD, p, 3 * p, n, WANT_BARE | WANT_KERNEL);
 }
 
+enum { MOST_SMOOTH = 64 };     // side of a table that is resized by weights for each of its rows, for each patch
+
 static bool is_stretched(enum positions kind) {
   return kind == POSITIONS_STRETCHED || kind == POSITIONS_LINEAR || kind == POSITIONS_SMOOTH ||
          kind == POSITIONS_CUBIC || kind == POSITIONS_NEAREST;
@@ -147,6 +149,9 @@ static int load_picture_tensors(loader *l) {
   f->table = f->size / f->patch;
   if (stretched)
     f->table = (int)(square ? min_i64(table->ne[1], 1 << 12) : (int64_t)sqrt((double)min_i64(table->ne[1], 1 << 24)));
+  if (table && kind == POSITIONS_SMOOTH && f->table > MOST_SMOOTH)
+    return gguf_fail(l->f, NULL, l->err, "tensor '%s' has %d x %d positions; %d x %d are the most of this type",
+                     table->name, f->table, f->table, MOST_SMOOTH, MOST_SMOOTH);
   if (want_patches(l) ||
       want(l, NULL, W_PATCH_EMBD_1, f->patch, 3 * f->patch, m->n_embd, WANT_BARE | WANT_KERNEL | WANT_OPTIONAL) ||
       want(l, NULL, W_PATCH_BIAS, m->n_embd, 1, 1, WANT_BARE | WANT_VECTOR | WANT_OPTIONAL) ||

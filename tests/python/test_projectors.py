@@ -210,6 +210,7 @@ def test_keys_and_tensors_agree(tool, tmp_path, key, value, to, words):
     ("llama4", {}, {"v.patch_embd.weight": (24, 107)}, "tensor 'v.patch_embd.weight' has shape {107, 24, 1, 1}, expected {108, 24}"),
     ("kimik25", {}, {"v.position_embd.weight": (7, 8, 24)}, "tensor 'v.position_embd.weight' has shape {24, 8, 7, 1}, expected {24, 8, 8}"),
     *[(name, {}, {"mm.input_norm.bias": None}, "tensor 'mm.input_norm.bias' is missing") for name in ("kimivl", "lfm2", "paddleocr")],
+    ("lfm2", {}, {"v.position_embd.weight": (65 * 65, 24)}, "tensor 'v.position_embd.weight' has 65 x 65 positions; 64 x 64 are the most of this type"),
     ("lfm2", {}, {"mm.2.weight": (40, 55)}, "tensor 'mm.2.weight' has shape {55, 40, 1, 1}, expected {56, 40}"),
     ("gemma3nv", {"clip.vision.image_size": 8192}, {}, "key 'clip.vision.image_size': 8192 pixels, 1536 at most"),
     ("gemma3nv", {"clip.vision.image_size": 257}, {}, "key 'clip.vision.image_size': 257 is not a multiple of 256 pixels"),
