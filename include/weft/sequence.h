@@ -29,7 +29,8 @@ int weft_sequence_whole(const weft_sequence *q, int n);
  * be before or after the end of q: the data that windows need is kept at some of these places, in pages that take at
  * most a quarter of those of layers without a window, or two windows if that is more. */
 void weft_sequence_checkpoint(weft_sequence *q, int from, int to);
-bool weft_sequence_thin(weft_sequence *q);        /* forgets the marks; whether that gave memory back */
+/* Forgets the marks, and gives back what weft_sequence_reserve reserved. Whether that gave memory back. */
+bool weft_sequence_thin(weft_sequence *q);
 void weft_sequence_cut(weft_sequence *q, int n);               /* forgets the positions from n on */
 /* Removes n positions from `from` on; later ones move forward. ids: the tokens of all positions of q. Keys and values
  * of a token depend on all tokens before it, so those after the gap are evaluated again, in the time of a prompt of
@@ -102,10 +103,9 @@ int weft_store_load(weft_store *s, const int32_t *ids, size_t n, weft_sequence *
  * own (weft_sequence_adapt) is not stored. ids: the tokens of its positions. */
 bool weft_store_lacks(weft_store *s, const weft_sequence *q, const int32_t *ids);
 int weft_store_save(weft_store *s, const weft_sequence *q, const int32_t *ids, weft_error *err);
-/* Reserves memory for n more tokens, so that steps will not fail for lack of it. at_once: the most tokens of each of
- * these steps, which need less for windows if it is less than weft_model_chunk; 0: as many as that. -1: not enough; err
- * has the numbers. */
-int weft_sequence_reserve(weft_sequence *q, size_t n, size_t at_once, weft_error *err);
+/* Reserves memory for n more tokens, so that a step will not fail for lack of it. -1: not enough; err has the numbers.
+ */
+int weft_sequence_reserve(weft_sequence *q, size_t n, weft_error *err);
 /* Reserves memory for evaluations without a sequence (weft_decode, weft_embed ...) of n tokens from position 0 on,
  * which replace what the KV cache of those holds. weft_forget: gives its memory back; the next one begins at position
  * 0. */

@@ -364,14 +364,26 @@ static int count_of(const page_list *list, size_t from, int page) {
   return n;
 }
 
+// Pages that were reserved for shorter evaluations rotate too early for a longer one, which would overwrite what it
+// reads: those after position `from` are given back if one of them occurs twice in what it sees.
+static void give_back_early(sequence *q, int group, int from) {
+  page_list *list = &q->group[group];
+  size_t seen = (size_t)model_first_page(model_group_window(q->of->m, group), CACHE_PAGE, from),
+         new = caches_n_pages(from), end = caches_n_pages(from + q->of->chunk);
+  for (size_t i = new; from >= q->n && i < end && i < list->n; i++)
+    for (size_t k = seen; k < i; k++)
+      if (list->at[i] != NO_PAGE && list->at[k] == list->at[i]) { shorten(q, group, new); return; }
+}
+
 // Windows reuse pages in rotation. The pages held at the beginning of this evaluation do not rotate, since a cancelled
 // evaluation must leave them unchanged; neither do pages of checkpoints.
-static int hold_group(sequence *q, int group, int from, int to, int64_t at_once, error *err) {
+int sequence_hold_group(sequence *q, int group, int from, int to, error *err) {
   caches *c = q->of;
   page_list *list = &q->group[group];
   int64_t window = model_group_window(c->m, group);
-  size_t ring = window ? (size_t)ring_of(window, c->slack, at_once) : 0;
+  size_t ring = window ? (size_t)ring_of(window, c->slack, c->chunk) : 0;
   size_t first = (size_t)from / CACHE_PAGE, new = caches_n_pages(from), end = caches_n_pages(to);
+  if (ring) give_back_early(q, group, from);
   while (list->n < first) vec_push(list, NO_PAGE);
   for (size_t i = first; i < end; i++) {
     if (i == list->n) vec_push(list, NO_PAGE);
@@ -387,10 +399,6 @@ static int hold_group(sequence *q, int group, int from, int to, int64_t at_once,
     list->at[i] = page;
   }
   return 0;
-}
-
-int sequence_hold_group(sequence *q, int group, int from, int to, error *err) {
-  return hold_group(q, group, from, to, q->of->chunk, err);
 }
 
 // The set of pages shows what is whole, so only the last of the rotating pages is kept.
@@ -416,7 +424,7 @@ static bool thin(sequence *q, int n) {
   return q->of->taken < taken;
 }
 
-static int hold(sequence *q, int from, int to, int64_t at_once, error *err) {
+static int hold(sequence *q, int from, int to, error *err) {
   size_t n[MODEL_GROUPS];
   int groups = model_n_groups(q->of->m), status = 0;
   bool whole = sequence_is_whole(q, from);
@@ -425,18 +433,14 @@ static int hold(sequence *q, int from, int to, int64_t at_once, error *err) {
   for (int g = 0; g < groups; g++) n[g] = q->group[g].n;
   for (int g = 0; g < groups && !status; g++) {
     if (!from && count_of(&q->group[g], 0, NO_PAGE)) shorten(q, g, n[g] = 0);
-    if (whole || !model_group_window(q->of->m, g)) status = hold_group(q, g, from, to, at_once, err);
+    if (whole || !model_group_window(q->of->m, g)) status = sequence_hold_group(q, g, from, to, err);
   }
   for (int g = 0; g < groups && status; g++) shorten(q, g, n[g]);
   return status;
 }
 
-int sequence_reserve(sequence *q, int from, int to, int64_t at_once, error *err) {
-  return !hold(q, from, to, at_once, err) || (thin(q, from) && !hold(q, from, to, at_once, err)) ? 0 : -1;
-}
-
 int sequence_hold(sequence *q, int from, int to, error *err) {
-  return sequence_reserve(q, from, to, q->of->chunk, err);
+  return !hold(q, from, to, err) || (thin(q, from) && !hold(q, from, to, err)) ? 0 : -1;
 }
 
 void sequence_cut(sequence *q, int n) {
@@ -482,7 +486,12 @@ int sequence_ahead(const sequence *q, int pos, int most) {
 }
 
 void sequence_trim(sequence *q) { drop_unseen(q, q->n); }
-bool sequence_thin(sequence *q) { return thin(q, q->n); }
+bool sequence_thin(sequence *q) {
+  uint64_t taken = q->of->taken;
+  for (int g = 0; g < model_n_groups(q->of->m); g++) shorten(q, g, caches_n_pages(q->n));
+  thin(q, q->n);
+  return q->of->taken < taken;
+}
 
 int sequence_hold_again(sequence *q, int n, int to, error *err) {
   q->at = -1;

@@ -120,8 +120,6 @@ void sequence_free(sequence *q);                       // NULL is fine
 // Before positions from..to - 1 are written: makes the pages for them exclusive to this sequence. -1: there are no free
 // pages; the sequence is unchanged.
 int sequence_hold(sequence *q, int from, int to, error *err);
-// For later evaluations of at most at_once tokens each: windows need fewer pages for shorter ones.
-int sequence_reserve(sequence *q, int from, int to, int64_t at_once, error *err);
 // for a single group
 int sequence_hold_group(sequence *q, int group, int from, int to, error *err);
 void sequence_cut(sequence *q, int n);                 // forgets the positions from n on
@@ -137,7 +135,7 @@ int sequence_hold_again(sequence *q, int n, int to, error *err);
 void sequence_is_renewed(sequence *q, int n);
 // After an evaluation: releases window pages that nothing reads from q->n on, except the slack and checkpoints.
 void sequence_trim(sequence *q);
-// Drops the checkpoints. Returns whether that released memory.
+// Drops the checkpoints, and what is reserved after q->n. Returns whether that released memory.
 bool sequence_thin(sequence *q);
 // For callers that run plans directly: n positions, keeping those before q->n; fixed states and windows are invalid
 // afterwards.

@@ -250,13 +250,12 @@ static int check_more(const weft_sequence *q, const int32_t *ids, size_t n, weft
   return weft_check_prompt(q->m, ids, n, err);
 }
 
-int weft_sequence_reserve(weft_sequence *q, size_t n, size_t at_once, weft_error *err) {
+int weft_sequence_reserve(weft_sequence *q, size_t n, weft_error *err) {
   error e = {0};
-  int64_t most = q->q->of->chunk, step = at_once && at_once < (size_t)most ? (int64_t)at_once : most;
   int n_ctx = engine_n_ctx(weft_model_beside(q->m)), from = q->q->n;
   if (n > (size_t)(n_ctx - from))
     FAIL(err, "%zu tokens from position %d on do not fit the context of %d", n, from, n_ctx);
-  return sequence_reserve(q->q, from, from + (int)n, step, &e) ? fail(err, &e) : 0;
+  return sequence_hold(q->q, from, from + (int)n, &e) ? fail(err, &e) : 0;
 }
 
 int weft_reserve(weft_model *m, size_t n, weft_error *err) {

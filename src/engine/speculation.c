@@ -322,7 +322,7 @@ static size_t looks_ahead(weft_speculation *a, const int32_t *past, int pos, int
   a->by = by;
   a->next[0] = id;
   size_t n = 1 + make_draft(a, &t, &o);
-  return n == 1 || !a->q || (weft_sequence_cut(a->q, pos), !weft_sequence_reserve(a->q, n, 0, NULL)) ? n : 1;
+  return n == 1 || !a->q || (weft_sequence_cut(a->q, pos), !weft_sequence_reserve(a->q, n, NULL)) ? n : 1;
 }
 
 // One more row costs less than the average when batched with others' rows, of which extra_s are shared.

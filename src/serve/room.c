@@ -27,16 +27,11 @@ int room_make(cache_room *o, size_t i, size_t n, weft_error *err) {
   run *u = o->live->at[i];
   if (!n) return 0;
   run_settle(u);
-  for (bool forgot = false; weft_sequence_reserve(run_held(u)->sequence, n, run_at_once(u), err);) {
+  for (bool forgot = false; weft_sequence_reserve(run_held(u)->sequence, n, err);) {
     bool gives = !i || !o->crowded;              // else what is unused would be dropped in each step in vain
     if (gives && !forgot) { weft_forget(o->m); forgot = true; continue; }
     if (gives && give_unused(o)) continue;
     if (!i && yield_last(o)) continue;
-    if (run_reads_less(u)) {
-      size_t less = run_needs(u, n);
-      if (less < n) n = less;
-      continue;
-    }
     if (!i) return -1;
     yields(o, u);
     return 1;

@@ -22,7 +22,6 @@ struct run {
   bool began, failed;
   size_t fed, kept;          // of the prompt: evaluated; of these, found in the sequence
   bool no_room;              // it waits for memory
-  bool reads_less;           // the steps of its prompt, and of lost tokens, are short
   token_ids lost;            // tokens to be evaluated again, from the first one on (run_yield); empty: none
   weft_speculation *speculation;
   weft_denoiser *denoiser;   // of a model that denoises; and its text
@@ -297,25 +296,8 @@ struct run_counts run_count(const run *u) {
                              .left = most < 0 ? -1 : most - u->drawn};
 }
 
-enum { LESS = 64 };
-
-size_t run_at_once(const run *u) {
-  return u->reads_less ? LESS : u->lost.n ? (size_t)weft_model_chunk(u->m) : 0;
-}
-
-bool run_reads_less(run *u) {
-  if (u->reads_less || !run_left(u)) return false;
-  return u->reads_less = true;
-}
-
-static size_t most_of(const run *u, size_t most) {
-  size_t at_once = run_at_once(u);
-  return at_once && at_once < most ? at_once : most;
-}
-
 size_t run_needs(const run *u, size_t most) {
   size_t left = prompt_left(u);
-  most = most_of(u, most);
   if (u->r->cancelled || weft_model_denoises(u->m) || (run_left(u) && !most)) return 0;
   if (u->lost.n) return lost_left(u) + 1;
   if (u->r->prompt_scored && left > 1) left--;
@@ -327,8 +309,7 @@ bool run_waits_for_room(const run *u) { return u->no_room; }
 bool run_yield(run *u) {
   held *h = &u->held;
   u->no_room = true;
-  u->reads_less = false;
-  if (!h->past.n) return false;
+  if (!h->past.n) return weft_sequence_thin(h->sequence);           // of what was reserved
   for (size_t i = u->lost.n; i < h->past.n; i++) vec_push(&u->lost, h->past.at[i]);
   held_cut(h, 0);
   return true;
@@ -620,7 +601,6 @@ bool run_offer(run *u, size_t most, weft_tokens *out) {
   if (is_over_time(u)) return end_run(u, FINISH_TIME, -1);
   if (run_left(u) && !most) return true;
   u->no_room = false;
-  most = most_of(u, most);
   if (weft_model_denoises(u->m)) return denoise_step(u);
   if (u->lost.n) {
     out->ids = u->lost.at + u->held.past.n;

@@ -38,10 +38,6 @@ size_t run_needs(const run *u, size_t most);
 // way it waits for memory until its next tokens are offered.
 bool run_yield(run *u);
 bool run_waits_for_room(const run *u);
-// The most tokens of a step, for weft_sequence_reserve; 0: any. run_reads_less: its next steps have fewer, which need
-// less memory if the model has windows. false: they cannot.
-size_t run_at_once(const run *u);
-bool run_reads_less(run *u);
 // The tokens to evaluate next, at most `most` of a prompt. n 0: nothing in this step (a chunk of a scored prompt is
 // evaluated here). false: it has ended.
 bool run_offer(run *u, size_t most, weft_tokens *out);

@@ -190,7 +190,7 @@ static void stress_step(stress *s) {
     if (!stress_below(s, 60)) more = most;
     if (more > most) more = most;
     // marks that come when pages have been taken already
-    if (!stress_below(s, 6) && !weft_sequence_reserve(s->at[i].q, (size_t)more, 0, &err)) stress_mark(s, s->at[i].q);
+    if (!stress_below(s, 6) && !weft_sequence_reserve(s->at[i].q, (size_t)more, &err)) stress_mark(s, s->at[i].q);
     parts[n] = (weft_tokens){.sequence = s->at[i].q,
                              .ids = s->text[s->at[i].text].ids + at,
                              .n = (size_t)more,

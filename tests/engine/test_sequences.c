@@ -22,7 +22,7 @@
 #include "engine/project.h"
 #include "weft.h"
 
-enum { TEXTS = 5, MOST = 300, LIVE = 6, CHUNK = 64, AGAIN = 2000 };
+enum { TEXTS = 5, MOST = 300, LIVE = 6, CHUNK = 64 };
 
 static weft_model *opened_with(const char *path, int threads, const char *cache) {
   weft_model *m;
@@ -249,7 +249,7 @@ static void says_no_before_anything_changes(void **s) {
   assert_int_equal(weft_step(m, parts, 2, NULL, NULL, &err), -1);
   assert_int_equal(weft_step(m, parts, 0, NULL, NULL, &err), -1);
   assert_int_equal(weft_sequence_fork(a, 1, &c, &err), -1);
-  assert_int_equal(weft_sequence_reserve(a, MOST + 20, 0, &err), -1);
+  assert_int_equal(weft_sequence_reserve(a, MOST + 20, &err), -1);
   assert_int_equal(weft_sequence_length(a) + weft_sequence_length(b), 0);
   weft_sequence_free(a);
   weft_sequence_free(b);
@@ -342,45 +342,6 @@ static void a_full_cache_is_an_error(void **s) {
   engine_close(e);
 }
 
-// Steps of n tokens each: the most pages that they hold at once.
-static int peak_of(weft_model *m, weft_sequence *q, const int32_t *ids, int n) {
-  const caches *c = engine_sequence(weft_model_beside(m))->of;
-  int peak = 0;
-  weft_error err;
-  for (int at = 0, piece; at < AGAIN; at += piece) {
-    piece = n < AGAIN - at ? n : AGAIN - at;
-    weft_tokens t = {.sequence = q, .ids = ids + at, .n = (size_t)piece};
-    assert_int_equal(weft_sequence_reserve(q, t.n, (size_t)n, &err), 0);
-    if (c->pages[0].used > peak) peak = c->pages[0].used;
-    if (weft_step(m, &t, 1, NULL, NULL, &err)) fail_msg("%s", err.text);
-  }
-  return peak;
-}
-
-// What is reserved for a text that is read in steps suffices for all of them, and is what they need without it.
-static void windows_reserve_what_steps_need(void **s) {
-  (void)s;
-  static int32_t ids[AGAIN];
-  weft_model *m;
-  weft_error err;
-  weft_options o = {.context = AGAIN, .threads = 2, .chunk = 512, .settings = &window, .n_settings = 1};
-  if (weft_model_open(project, &o, &m, &err)) fail_msg("%s", err.text);
-  const caches *c = engine_sequence(weft_model_beside(m))->of;
-  for (int i = 0; i < AGAIN; i++) ids[i] = 100 + i % 150;
-  for (int n = 16; n <= 512; n *= 2) {
-    weft_sequence *q;
-    assert_int_equal(weft_sequence_new(m, &q, &err), 0);
-    int alone = peak_of(m, q, ids, n);
-    weft_sequence_cut(q, 0);
-    assert_int_equal(weft_sequence_reserve(q, AGAIN, (size_t)n, &err), 0);
-    int reserved = c->pages[0].used;
-    assert_in_range(reserved, alone, alone + 1);
-    assert_int_equal(peak_of(m, q, ids, n), reserved);
-    weft_sequence_free(q);
-  }
-  weft_model_close(m);
-}
-
 static void what_has_no_sequence_gives_memory_back(void **s) {
   (void)s;
   weft_model *m = opened(project, 1);
@@ -456,7 +417,7 @@ static void a_beginning_is_shared(void **s) {
       weft_sequence *q;
       uint64_t taken = c->taken, behind = 0;
       assert_int_equal(weft_sequence_new(m, &q, &err), 0);
-      if (likely == 3) assert_int_equal(weft_sequence_reserve(q, LONG, 0, &err), 0);
+      if (likely == 3) assert_int_equal(weft_sequence_reserve(q, LONG, &err), 0);
       if (likely != 2) weft_sequence_checkpoint(q, 0, LONG - 1);
       if (likely == 1) weft_sequence_checkpoint(q, SHARED, SHARED);
       for (int at = 0; at < LONG; at += piece) {
@@ -568,7 +529,7 @@ static void sequences_go_through_files(void **s) {
   snprintf(path, sizeof path, "%s", file_of("a.sequence"));
   assert_int_equal(weft_sequence_new(m, &a, &err), 0);
   assert_int_equal(weft_step(m, &(weft_tokens){.sequence = a, .ids = t[0].ids, .n = HELD}, 1, NULL, NULL, &err), 0);
-  assert_int_equal(weft_sequence_reserve(a, 90, 0, &err), 0);       // pages that hold nothing stay out
+  assert_int_equal(weft_sequence_reserve(a, 90, &err), 0);       // pages that hold nothing stay out
   if (weft_sequence_save(a, t[0].ids, path, &err)) fail_msg("%s", err.text);
   weft_sequence_free(a);
   // those that begin like the first one take up as much of it
@@ -638,7 +599,6 @@ int main(int argc, char **argv) {              // an argument: which of them, wi
     cmocka_unit_test(memory_goes_back),
     cmocka_unit_test(a_full_cache_is_an_error),
     cmocka_unit_test(what_has_no_sequence_gives_memory_back),
-    cmocka_unit_test(windows_reserve_what_steps_need),
     cmocka_unit_test(a_beginning_is_shared),
     cmocka_unit_test(files_are_of_what_is_computed),
     cmocka_unit_test(sequences_go_through_files),
