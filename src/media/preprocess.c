@@ -189,6 +189,14 @@ static void near_shape(double w, double h, const preprocess_rule *r, double leas
   s->h[0] = (int64_t)to_h;
 }
 
+// Of an image of width x height pixels that has grown to w x h.
+static int check_ratio(double w, double h, int64_t width, int64_t height, error *err) {
+  return fmax(w, h) / fmin(w, h) <= MOST_RATIO
+           ? 0
+           : error_set(err, "a picture of %lld x %lld pixels is too long for this model: one edge is more than %d "
+                       "times the other", (long long)width, (long long)height, MOST_RATIO);
+}
+
 static int choose_multiple(int64_t width, int64_t height, const preprocess_rule *r, image_sizes *s, error *err) {
   double w = (double)width, h = (double)height, edge = (double)(r->patch * r->merge), grow = edge / fmin(w, h);
   if (r->grow == GROW_CUT && grow > 1) {
@@ -197,9 +205,7 @@ static int choose_multiple(int64_t width, int64_t height, const preprocess_rule 
   }
   if (r->grow == GROW_ROUNDED && h < edge) { w = rint(w * edge / h); h = edge; }
   if (r->grow == GROW_ROUNDED && w < edge) { h = rint(h * edge / w); w = edge; }
-  if (fmax(w, h) / fmin(w, h) > MOST_RATIO)
-    return error_set(err, "a picture of %lld x %lld pixels is too long for this model: one edge is more than %d times "
-                     "the other", (long long)width, (long long)height, MOST_RATIO);
+  if (check_ratio(w, h, width, height, err)) return -1;
   near_shape(w, h, r, 0, s);
   return 0;
 }
@@ -285,13 +291,16 @@ static void choose_tiles_by_shape(int64_t width, int64_t height, const preproces
   s->rows = columns * rows > 1 ? rows : 0;
 }
 
-static void choose_if_large(int64_t width, int64_t height, const preprocess_rule *r, image_sizes *s) {
+// Its processor has no limit to the ratio, and makes very long images longer than they are.
+static int choose_if_large(int64_t width, int64_t height, const preprocess_rule *r, image_sizes *s, error *err) {
   double w = (double)width, h = (double)height, edge = (double)(r->patch * r->merge), patch = (double)r->patch;
+  if (check_ratio(w, h, width, height, err)) return -1;
   near_shape(w, h, r, edge, s);
   s->whole_w = s->w[0];
   s->whole_h = s->h[0];
   double pixels = fmax(rint(w / edge) * edge, patch) * fmax(rint(h / edge) * edge, patch);
   if (pixels > 2 * (double)r->max_pixels && r->max_tiles >= r->min_tiles) choose_tiles_by_shape(width, height, r, s);
+  return 0;
 }
 
 // Multiples of a token's edge with an area near side x side pixels. Smaller images keep their size unless they `grow`.
@@ -404,13 +413,14 @@ static int choose_image_sizes(int64_t width, int64_t height, const preprocess_ru
   if (r->size == SIZE_CROP) choose_crop(width, height, r, s);
   if (r->size == SIZE_TILES_AND_WHOLE) choose_tiles_and_whole(width, height, r, s);
   if (r->size == SIZE_TILES_BY_SHAPE) choose_tiles_by_shape(width, height, r, s);
-  if (r->size == SIZE_TILES_IF_LARGE) choose_if_large(width, height, r, s);
+  if (r->size == SIZE_TILES_IF_LARGE && choose_if_large(width, height, r, s, err)) return -1;
   if (r->size == SIZE_SLICES) choose_slices(width, height, r, s);
   if (r->size == SIZE_CANVAS) choose_canvas(width, height, r, s);
   if (r->size == SIZE_NATIVE) choose_native(width, height, r, s);
   if (r->size == SIZE_LISTED) choose_listed(width, height, r, s);
   if (r->size == SIZE_PAD && width != height) s->pad = max_i64(width, height);
-  const int64_t made[][2] = {{s->w[0], s->h[0]}, {s->w[1], s->h[1]}, {s->canvas_w, s->canvas_h}};
+  const int64_t made[][2] = {
+    {s->w[0], s->h[0]}, {s->w[1], s->h[1]}, {s->canvas_w, s->canvas_h}, {s->columns ? s->whole_w : 0, s->whole_h}};
   for (size_t i = 0; i < COUNT(made); i++)
     if (made[i][0] * made[i][1] > MOST_PIXELS)
       return error_set(err, "a picture of %lld x %lld pixels becomes one of %lld x %lld: %d pixels are the most",

@@ -556,7 +556,8 @@ def test_pixels_of_records(tool, folder, rule):
 
 def test_shapes_that_models_refuse(tool, tmp_path):
     Image.new("RGB", (201, 1)).save(tmp_path / "p.png")
-    assert "one edge is more than 200 times the other" in tool.error(f"prepare qwen2vl : {tmp_path / 'p.png'}")
+    for rule in ("qwen2vl", "lfm2"):
+        assert "one edge is more than 200 times the other" in tool.error(f"prepare {rule} : {tmp_path / 'p.png'}")
     with pytest.raises(ValueError, match="aspect ratio"):
         processor("qwen2_vl", "Qwen2VL")()(Image.open(tmp_path / "p.png"))
     for words, text in (("side=0", "a side of 0 pixels"), ("patch=0", "a patch of 0 pixels"), ("side=1000000", "a side of 1000000"),
@@ -567,6 +568,9 @@ def test_shapes_that_models_refuse(tool, tmp_path):
 def test_sizes_that_are_too_large(tool, tmp_path):
     """What a file says can make a small picture very large: refused before memory is taken."""
     Image.new("L", (65536, 1)).save(tmp_path / "p.png")
+    Image.new("L", (65500, 330)).save(tmp_path / "q.png")
+    text = tool.error(f"prepare lfm2 patch=16384 merge=1 max_pixels=268435456 min_pixels=1 side=64 : {tmp_path / 'q.png'}")
+    assert "becomes one of 229376 x 16384: 268435456 pixels are the most" in text, text
     for rule, size in (("llava_next side=16384", "32768 x 16384"), ("llama4 side=16384 max_tiles=1024", "65536 x 16384"), ("kimik25 patch=512 merge=32 max_pixels=268435456", "65536 x 16384"),
                        ("clip side=16384", "1073741824 x 16384")):
         text = tool.error(f"prepare {rule} : {tmp_path / 'p.png'}")
