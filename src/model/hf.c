@@ -374,10 +374,10 @@ static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *
   if (made_before(h, to)) return (r->op & HF_OP_MASK) == HF_ONCE ? 0 : is_made_twice(h, s, to, err);
   hf_made *m = new_made(h, to, s);
   if (follow_rule(h, m, s, r, err)) return -1;
-  bool apart = m->turned || m->step != 1 || m->ahead, is_mx = s->blocks && s->blocks->id == FORMAT_MXFP4;
-  if (((s->packed || is_mx) && apart) || ((s->packed || s->scale) && (r->op & HF_SQUEEZED || r->op == HF_KERNELS)))
+  bool apart = m->turned || m->step != 1 || m->ahead;
+  if ((s->packed && apart) || ((s->packed || s->scale) && (r->op & HF_SQUEEZED || r->op == HF_KERNELS)))
     return hf_fail(h, file_of(h, s), s->name, err, "becomes '%s' in another order, and has scales of blocks", to);
-  if (s->blocks && !is_mx && (apart || is_changed(m) || !hf_keeps_groups(&m->columns)))
+  if (s->blocks && (apart || is_changed(m) || !hf_keeps_groups(s->blocks, &m->columns)))
     m->t.from = format_by_id(FORMAT_F32);
   return 0;
 }

@@ -11,8 +11,8 @@
 //
 // A byte of the folder has two adjacent weights. A byte of the file has weights half a block apart.
 //
-// Output: hf_source.blocks with the codes' scales, hf_block_row, hf_block_value. A tensor whose order changes within
-// groups of 16 weights, or whose width is not a multiple of a block, becomes floats.
+// Output: hf_source.blocks with the codes' scales, hf_block_row, hf_block_value. A tensor whose numbers change, whose
+// order changes within weights of one scale, or whose width is not a multiple of a block, becomes floats.
 #include <math.h>
 #include <string.h>
 #include "model/hf_impl.h"
@@ -43,6 +43,15 @@ int hf_read_modelopt(hf *h, error *err) {
 
 // ---- tensors --------------------------------------------------------------------------------------------------------
 
+int hf_take_scale(const hf *h, hf_source *s, hf_source *scale, error *err) {
+  if (s->scale)
+    return hf_fail(h, file_with_blocks(h, s), s->name, err, "has scales twice: %.200s and %.200s", s->scale->name,
+                   scale->name);
+  scale->taken = true;
+  s->scale = scale;
+  return 0;
+}
+
 static int bind_mxfp4(const hf *h, hf_source *s, error *err) {
   hf_source *scale = tensor_beside(h, s, "_blocks", "_scales");
   bool fits = !strcmp(s->dtype, "U8") && s->n_dims == 4 && s->shape[3] == OF_MX / 2;
@@ -50,8 +59,7 @@ static int bind_mxfp4(const hf *h, hf_source *s, error *err) {
   fits = scale && !strcmp(scale->dtype, "U8") && scale->n_dims == 3;
   for (int i = 0; i < 3 && fits; i++) fits = scale->shape[i] == s->shape[i];
   if (!fits) return hf_fail(h, file_with_blocks(h, s), s->name, err, "has no scales, or not one for each block");
-  scale->taken = true;
-  s->scale = scale;
+  if (hf_take_scale(h, s, scale, err)) return -1;
   s->blocks = s->format = format_by_id(FORMAT_MXFP4);
   s->n_dims = 3;
   s->shape[2] *= OF_MX;
@@ -79,11 +87,10 @@ static hf_source *packed_with(const hf *h, const hf_source *scale) {
 static int bind_pairs(hf *h, hf_source *scale, error *err) {
   hf_source *s = packed_with(h, scale);
   if (!s) return 0;
+  if (hf_take_scale(h, s, scale, err)) return -1;
   if (s->n_dims != 2 || scale->n_dims != 2 || scale->shape[0] != s->shape[0] || s->shape[1] > INT32_MAX ||
       s->shape[1] * 2 != scale->shape[1] * OF_MX)
     return hf_fail(h, file_with_blocks(h, s), s->name, err, "has no scales, or not one for each %d weights", OF_MX);
-  scale->taken = true;
-  s->scale = scale;
   h->blocks = s->blocks = s->format = format_by_id(FORMAT_MXFP4);
   s->shape[1] *= 2;
   if (hf_ends_in(s->name, "_packed"))
@@ -113,8 +120,7 @@ static int bind_nvfp4(const hf *h, hf_source *s, const char *end, error *err) {
   if (!fits)
     return hf_fail(h, file_with_blocks(h, s), s->name, err, "has no scales, or not one for each %d weights", OF_NV);
   if (read_factor(h, all, divides, &s->factor, err) || read_factor(h, in, divides, &s->input, err)) return -1;
-  scale->taken = true;
-  s->scale = scale;
+  if (hf_take_scale(h, s, scale, err)) return -1;
   s->blocks = format_by_id(FORMAT_NVFP4);
   s->shape[1] *= 2;
   s->format = s->shape[1] % (OF_NV * NV_GROUPS) ? format_by_id(FORMAT_F32) : s->blocks;
@@ -148,23 +154,26 @@ static void put_codes(const unsigned char *pairs, int n, unsigned char *out) {
   for (int i = 0; i < n; i++) out[i] = (unsigned char)(code_at(pairs, i) | code_at(pairs, i + n) << 4);
 }
 
-bool hf_keeps_groups(const hf_order *columns) {
+static int weights_per_scale(const struct format *blocks) { return blocks->id == FORMAT_MXFP4 ? OF_MX : OF_NV; }
+
+bool hf_keeps_groups(const struct format *blocks, const hf_order *columns) {
+  int of = weights_per_scale(blocks);
   for (size_t i = 0; i < columns->n; i++) {
     const hf_slice *s = &columns->at[i];
-    if (s->first % OF_NV || s->n[2] % OF_NV || s->apart[2] != 1 || s->apart[0] % OF_NV || s->apart[1] % OF_NV)
-      return false;
+    if (s->first % of || s->n[2] % of || s->apart[2] != 1 || s->apart[0] % of || s->apart[1] % of) return false;
   }
   return true;
 }
 
 void hf_block_row(const hf_source *s, int64_t row, const hf_order *order, unsigned char *out) {
   bool mx = s->blocks->id == FORMAT_MXFP4;
-  int64_t columns = s->shape[s->n_dims - 1], of = mx ? OF_MX : OF_NV;
+  int64_t columns = s->shape[s->n_dims - 1], of = weights_per_scale(s->blocks);
   const unsigned char *codes = s->data + row * (columns / 2), *scales = s->scale->data + row * (columns / of);
   for (int64_t b = 0; b < columns / s->blocks->block; b++, out += s->blocks->bytes) {
     if (mx) {
-      out[0] = scales[b];
-      put_codes(codes + b * (OF_MX / 2), OF_MX / 2, out + 1);
+      int64_t group = hf_ordered(order, b * OF_MX) / OF_MX;
+      out[0] = scales[group];
+      put_codes(codes + group * (OF_MX / 2), OF_MX / 2, out + 1);
       continue;
     }
     for (int g = 0; g < NV_GROUPS; g++) {
@@ -177,8 +186,10 @@ void hf_block_row(const hf_source *s, int64_t row, const hf_order *order, unsign
 
 float hf_block_value(const hf_source *s, int64_t row, int64_t column) {
   static const float sizes[] = {0, .5f, 1, 1.5f, 2, 3, 4, 6};
-  int64_t columns = s->shape[s->n_dims - 1];
+  int64_t columns = s->shape[s->n_dims - 1], of = weights_per_scale(s->blocks);
   unsigned code = code_at(s->data + row * (columns / 2), column);
-  float scale = hf_e4m3(s->scale->data[row * (columns / OF_NV) + column / OF_NV]);
-  return (code & 8 ? -sizes[code & 7] : sizes[code & 7]) * scale * s->factor;
+  unsigned char scale = s->scale->data[row * (columns / of) + column / of];
+  float factor = s->blocks->id == FORMAT_MXFP4 ? hf_e8m0(scale) : hf_e4m3(scale);
+  if (s->blocks->id != FORMAT_MXFP4) factor *= s->factor;
+  return (code & 8 ? -sizes[code & 7] : sizes[code & 7]) * factor;
 }

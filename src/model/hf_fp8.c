@@ -111,6 +111,7 @@ static int64_t scale_ranks(const hf_source *w, const hf_source *s, int64_t block
 
 static int take_scale(const hf *h, hf_source *w, hf_source *s, const int64_t block[2], error *err) {
   int64_t n[3], blocks[3];
+  if (hf_take_scale(h, w, s, err)) return -1;
   if ((strcmp(w->dtype, "F8_E4M3") && strcmp(w->dtype, "I8")) || (w->n_dims != 2 && w->n_dims != 3))
     return hf_fail(h, file_with(h, w), w->name, err, "has scales, and is no matrix of F8_E4M3");
   if (!s->format && !hf_is_e8m0(s))
@@ -128,9 +129,7 @@ static int take_scale(const hf *h, hf_source *w, hf_source *s, const int64_t blo
     return hf_fail(h, file_with(h, s), s->name, err,
                    "has another shape than %lld x %lld, the blocks of %lld x %lld weights", (long long)blocks[1],
                    (long long)blocks[2], (long long)n[1], (long long)n[2]);
-  w->scale = s;
   w->format = format_by_id(FORMAT_F32);
-  s->taken = true;
   return 0;
 }
 
@@ -172,12 +171,14 @@ float hf_e4m3(unsigned char code) {
   return code >> 7 ? -v : v;
 }
 
+float hf_e8m0(unsigned char code) { return code == 255 ? NAN : ldexpf(1, code - 127); }
+
 bool hf_is_e8m0(const hf_source *s) { return !strcmp(s->dtype, "F8_E8M0"); }
 
 static float scale_at(const hf_source *s, int64_t i) {
-  float v = NAN;
-  if (s->format) floats_from(s->format, s->data + s->format->bytes * (size_t)i, 1, &v);
-  else if (s->data[i] != 255) v = ldexpf(1, s->data[i] - 127);
+  float v;
+  if (!s->format) return hf_e8m0(s->data[i]);
+  floats_from(s->format, s->data + s->format->bytes * (size_t)i, 1, &v);
   return v;
 }
 

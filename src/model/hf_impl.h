@@ -136,14 +136,17 @@ void hf_scaled(const hf_source *s, int64_t row, int64_t first, int64_t n, float 
 bool hf_is_e8m0(const hf_source *s);                       // whether its numbers are powers of two
 // Decodes F8_E4M3: four exponent bits, three mantissa bits, no infinity, two NaN codes.
 float hf_e4m3(unsigned char code);
+float hf_e8m0(unsigned char code);                         // a power of two, or NaN
 
 // ---- hf_blocks.c
 int hf_read_modelopt(hf *h, error *err);
 int hf_bind_blocks(hf *h, error *err);
+// Sets the scales of a matrix. -1: it has some already.
+int hf_take_scale(const hf *h, hf_source *s, hf_source *scale, error *err);
 // Returns whether an order of a row's elements keeps groups with a common scale together.
-bool hf_keeps_groups(const hf_order *columns);
+bool hf_keeps_groups(const struct format *blocks, const hf_order *columns);
 void hf_block_row(const hf_source *s, int64_t row, const hf_order *order, unsigned char *out);     // order: of elements
-float hf_block_value(const hf_source *s, int64_t row, int64_t column);     // of NVFP4
+float hf_block_value(const hf_source *s, int64_t row, int64_t column);
 
 // ---- hf_packed.c
 int hf_read_packing(hf *h, error *err);

@@ -118,6 +118,70 @@ def test_a_folder_answers_as_its_file(run_weft, tmp_path, kind, type_, of):
     assert answers[0] == answers[1] and len(answers[0]) > 10000
 
 
+def four_bits(form, shape):
+    """Tensors of a matrix of 4-bit blocks, as packed() has them; form: "mxfp4", "nvfp4" or "pairs" (of folders of FP8)."""
+    rng, (rows, columns), of = np.random.default_rng(1), shape, 16 if form == "nvfp4" else 32
+    codes = rng.integers(0, 256, (rows, columns // 2)).astype(np.uint8)
+    scale = rng.integers(*((8, 100) if form == "nvfp4" else (120, 126)), (rows, columns // of)).astype(np.uint8)
+    wide = folders.e4m3(scale) / np.float32(2) if form == "nvfp4" else np.ldexp(np.float32(1), scale.astype(np.int32) - 127)
+    floats = folders.four_bits(codes.tobytes()).reshape(shape) * np.repeat(wide, of, 1)
+    if form == "pairs":
+        return {".weight": ("I8", codes.shape, codes.tobytes()), ".scale": ("F8_E8M0", scale.shape, scale.tobytes())}, floats
+    more = {".weight_global_scale": ("F32", [1], np.float32(2).tobytes())} if form == "nvfp4" else {}
+    return {".weight_packed": ("U8", codes.shape, codes.tobytes()), ".weight_scale": ("F8_E4M3" if form == "nvfp4" else "U8", scale.shape, scale.tobytes()), **more}, floats
+
+
+def eight_bits(shape):
+    rng = np.random.default_rng(1)
+    codes, scale = rng.integers(0, 120, shape).astype(np.uint8), np.float32(0.25)
+    return {".weight": ("F8_E4M3", shape, codes.tobytes()), ".weight_scale_inv": ("F32", [1], scale.tobytes())}, folders.e4m3(codes) * scale
+
+
+BLOCKS = {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "float"}}}}
+FORMS = {**{k: CONFIGS[k] for k in ("gptq", "awq", "compressed", "compressed-zeros", "mlx")}, "fp8": {"quantization_config": {"quant_method": "fp8"}}, "pairs": {"quantization_config": {"quant_method": "fp8"}},
+         **{k: {"quantization_config": {**BLOCKS, "format": k + "-pack-quantized"}} for k in ("mxfp4", "nvfp4")}}
+TILED, SMALLER, TIMES, TURNED = "model.layers.0.linear_attn.out_proj", "model.layers.0.linear_attn.out_proj ", "model.layers.0.feed_forward.gate_proj", "h.0.mlp.c_fc"
+
+
+@pytest.mark.parametrize("kind, matrix, to", [("qwen35", TILED, "blk.0.ssm_out.weight"), ("qwen35", SMALLER, "blk.0.ssm_out.weight"), ("falconh1", TIMES, "blk.0.ffn_gate.weight"), ("gpt2", TURNED, "blk.0.ffn_up.weight")])
+@pytest.mark.parametrize("form", FORMS)
+def test_what_changes_a_matrix_changes_each_form_of_it(run_weft, tmp_path, form, kind, matrix, to):
+    """Another order of a row's weights (of whole groups with one scale, or of parts of them), factors of rows, and turned matrices: the numbers of the folder of floats, or an error."""
+    record, small, name = copy.deepcopy(RECORDS[kind]), matrix == SMALLER, matrix.strip()
+    if small:                                              # 12 heads of 16 weights in place of 6 of 32
+        record["config"].update(linear_num_value_heads=12, linear_value_head_dim=16)
+        record["tensors"].update({n: [12, *s[1:]] for n, s in record["tensors"].items() if n.endswith(("A_log", "dt_bias", "in_proj_a.weight", "in_proj_b.weight"))} |
+                                 {n: [16] for n in record["tensors"] if n.endswith("linear_attn.norm.weight")})
+    shape, got = record["tensors"][name + ".weight"], []
+    tensors, floats = eight_bits(shape) if form == "fp8" else four_bits(form, shape) if form in ("pairs", "mxfp4", "nvfp4") else packed(form, name, shape)
+    for own, config in ((tensors, FORMS[form]), ({".weight": ("F32", shape, np.ascontiguousarray(floats, np.float32).tobytes())}, {})):
+        folder = folders.write(tmp_path / str(len(got)) / "small", {**record, "config": {**record["config"], **config}})
+        lie(folder, lambda t: [t.pop(name + ".weight"), t.update({name + end: v for end, v in own.items()})])      # noqa: B023
+        if matrix == TURNED and form in CONFIGS:
+            return fails(run_weft, folder, f"becomes '{to}' in another order, and has scales of blocks")
+        made = {t.name: t for t in convert(run_weft, folder, tmp_path / "out.gguf", "--outtype", "f32").tensors}
+        got.append(gguf.dequantize(made[to].data, made[to].tensor_type) * (made[to.replace("weight", "scale")].data[0] if to.replace("weight", "scale") in made else 1))
+        if own is tensors:
+            kept = {"mxfp4": TILED, "pairs": TILED, "nvfp4": matrix if matrix in (TILED, SMALLER) else None}
+            assert (made[to].tensor_type.name != "F32") == (kept.get(form) == matrix)
+    assert got[0].shape == got[1].shape and (got[0] == got[1]).all() and np.unique(got[0]).size > 10
+
+
+@pytest.mark.parametrize("form, change, twice", [
+    ("pairs", lambda t: t.update({NAME + ".weight_scale": ["U8", [96, 4], bytes(384)]}), ["scale", "weight_scale"]),
+    ("pairs", lambda t: t.update({NAME + ".weight_scale_inv": ["F32", [1], bytes(4)]}), ["scale", "weight_scale_inv"]),
+    ("fp8", lambda t: t.update({NAME + ".scale": ["F8_E8M0", [1], bytes(1)]}), ["scale", "weight_scale_inv"]),
+    ("mxfp4", lambda t: t.update({NAME + ".weight": ["U8", [96, 32], bytes(3072)], NAME + ".scale": ["U8", [96, 2], bytes(192)]}), ["scale", "weight_scale"]),
+])
+def test_a_matrix_with_scales_twice(run_weft, tmp_path, form, change, twice):
+    """The second scales would make the matrix wider than its bytes, or be read beyond their end."""
+    shape = RECORDS["qwen3"]["tensors"][NAME + ".weight"]
+    own = (eight_bits(shape) if form == "fp8" else four_bits(form, shape))[0]
+    folder = folders.write(tmp_path / "small", {**RECORDS["qwen3"], "config": {**RECORDS["qwen3"]["config"], **FORMS[form]}})
+    lie(folder, lambda t: [t.pop(NAME + ".weight"), t.update({NAME + end: v for end, v in own.items()}), change(t)])
+    fails(run_weft, folder, f"key '{NAME}.weight': has scales twice: {NAME}.{twice[0]} and {NAME}.{twice[1]}")
+
+
 def lie(folder, change):
     """change(tensors): {name: [dtype, shape, bytes]}."""
     path = folder / "model.safetensors"
