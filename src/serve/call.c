@@ -733,6 +733,7 @@ void choice_take(struct choice *h, const struct part *p) {
     return;
   }
   if (p->name) vec_push(&h->calls, ((struct tool_call){.id = xstrdup(p->id), .name = xstrdup(p->name)}));
+  if (!h->calls.n) return;             // no name came
   struct tool_call *last = &h->calls.at[h->calls.n - 1];
   str_addn(&last->arguments, str_c(&p->text), p->text.n);
   last->done = p->done;

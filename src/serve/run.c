@@ -43,6 +43,7 @@ struct run {
     reasoned, attributed;    // of these: for reasoning; before the last text of any kind
   weft_budget *budget;       // of reasoning; NULL: no limit
   int calls, done;           // begun; complete
+  struct part begun;         // a call that the given text begins and the answer may continue; no name: none
   struct timing last;        // set at the end
   event *last_event;         // the final event; NULL: not ended
 };
@@ -62,12 +63,15 @@ void request_end(request *r, enum event_kind kind, const char *why, events *out)
   }
 }
 
+static void part_clear(struct part *p) {
+  str_free(&p->text);
+  free(p->name);
+  free(p->id);
+  *p = (struct part){0};
+}
+
 void event_free(event *e) {
-  for (size_t i = 0; i < e->parts.n; i++) {
-    str_free(&e->parts.at[i].text);
-    free(e->parts.at[i].name);
-    free(e->parts.at[i].id);
-  }
+  for (size_t i = 0; i < e->parts.n; i++) part_clear(&e->parts.at[i]);
   vec_free(&e->parts);
   free(e->top);
   free(e->vector);
@@ -188,9 +192,32 @@ static void attribute_tokens(run *u, const weft_part *part) {
   u->attributed = u->drawn;
 }
 
+// Keeps the call in which a text ends that is not shown.
+static void keep_begun(run *u, const weft_part *parts, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    bool goes_on = parts[i].kind == WEFT_CALL && !parts[i].name;
+    if (!goes_on) part_clear(&u->begun);
+    if (parts[i].kind == WEFT_CALL && parts[i].name)
+      u->begun = (struct part){.kind = WEFT_CALL, .name = xstrdup(parts[i].name), .id = xstrdup(parts[i].id)};
+    if (u->begun.name) str_addn(&u->begun.text, parts[i].text, parts[i].n);
+    if (parts[i].done) part_clear(&u->begun);
+  }
+}
+
+// Puts the call that the given text began before its continuation, since clients need a call's name and all of its
+// arguments. False: there is no call to continue.
+static bool name_call(run *u, event *e) {
+  if (!u->begun.name) return u->calls > 0;
+  u->calls++;
+  vec_push(&e->parts, u->begun);
+  u->begun = (struct part){0};
+  return true;
+}
+
 // Text after the single wanted call is dropped.
 static void add_parts(run *u, event *e, const weft_part *parts, size_t n) {
   for (size_t i = 0; i < n && !(u->r->one_call && u->done); i++) {
+    if (parts[i].kind == WEFT_CALL && !parts[i].name && !name_call(u, e)) continue;
     struct part p = {.kind = parts[i].kind,
                      .name = parts[i].name ? xstrdup(parts[i].name) : NULL,
                      .id = parts[i].id ? xstrdup(parts[i].id) : NULL,
@@ -255,6 +282,22 @@ static bool end_run(run *u, enum finish why, int stop) {
 
 // ---- beginning ------------------------------------------------------------------------------------------------------
 
+static void add_unshown(run *u, const char *text, size_t n) {
+  const weft_part *parts;
+  n = weft_answer_add(u->answer, text, n, &parts);
+  keep_begun(u, parts, n);
+}
+
+// The beginning of a continued answer. White space at its end belongs to a call, and would be repeated in other text.
+static void read_given(run *u, const char *text, size_t n) {
+  size_t shown = n;
+  char end[64];
+  while (shown && strchr(" \t\r\n", text[shown - 1])) shown--;
+  add_unshown(u, text, shown);
+  bool in_call = u->begun.name || !(weft_answer_in_content(u->answer) || weft_answer_reasoning_end(u->answer, end));
+  if (in_call) add_unshown(u, text + shown, n - shown);
+}
+
 static int prepare_run(run *u, weft_error *err) {
   request *r = u->r;
   if (request_sampler(r, u->m, u->choice, &u->sampler, err)) return -1;
@@ -268,10 +311,8 @@ static int prepare_run(run *u, weft_error *err) {
   if (r->keep_reasoning && u->answer) weft_answer_keep_reasoning(u->answer);
   if (r->reasoning_budget >= 0 && u->answer)
     u->budget = weft_budget_new(weft_model_vocab(u->m), r->reasoning_budget, r->reasoning_message);
-  const weft_part *parts;
-  while (given && strchr(" \t\r\n", r->prompt_text[n - r->given + given - 1])) given--;      // it would be repeated
-  if (given) weft_answer_add(u->answer, r->prompt_text + n - r->given, given, &parts);
-  if (r->forced) weft_answer_add(u->answer, r->forced->before, strlen(r->forced->before), &parts);
+  if (given) read_given(u, r->prompt_text + n - given, given);
+  if (r->forced) add_unshown(u, r->forced->before, strlen(r->forced->before));
   return 0;
 }
 
@@ -368,6 +409,7 @@ event *run_free(run *u, held *out) {
   weft_stream_free(u->stream);
   weft_stop_free(u->stop);
   weft_answer_free(u->answer);
+  part_clear(&u->begun);
   free(u->held_logits);
   free(u);
   return last;

@@ -2,6 +2,7 @@
 that tests see reasoning, calls of tools and the like come out of a real model file, by way of the tokenizer, the sampler and the server.
 
     scripted.write(path, {"1": ["Hello", " there"], "2": [...]}, template)       # None at the end: from the beginning again, without end
+    scripted.write(path, {"abc": [...]}, template)                               # what is said after any of these characters
 """
 import gguf
 import numpy as np
@@ -21,10 +22,12 @@ def write(path, scripts, template, context=2048, width=1024, bos=False):
     end = len(tokens)
     tokens.append("<|end|>")
     types.append(gguf.TokenType.CONTROL)
-    for first, pieces in scripts.items():
-        last = ord(first)
+    for firsts, pieces in scripts.items():
+        last, *others = map(ord, firsts)
         again = len(tokens) if pieces[-1] is None else end
         for piece in filter(None, pieces):
+            follows.update(dict.fromkeys(others, len(tokens)))
+            others = ()
             tokens.append("".join(characters[b] for b in piece.encode()))
             assert tokens[-1] not in tokens[:-1], f"{piece!r} is said twice"
             types.append(gguf.TokenType.NORMAL)

@@ -1,12 +1,14 @@
 """Calls of tools as official clients assemble them, of models that write them in every notation: each model says what its own template renders of a
 conversation with calls, in pieces of two characters or so."""
+import contextlib
 import json
+import os
 import re
 
 import pytest
 import scripted
 from serving import Server
-from test_answer import ARGUMENTS, ONE_CALL, TOOLS, USER, conversation, split
+from test_answer import ARGUMENTS, ONE_CALL, TOOLS, USER, answers, conversation, split  # noqa: F401  (answers: a fixture)
 
 THREADS = 1
 
@@ -206,3 +208,87 @@ def test_ids_come_back(told):
     call = {"function": {"name": "get_weather", "arguments": ARGUMENTS}}
     told.llama.chat(model="told", tools=TOOLS, options={"num_predict": 1}, messages=[
         USER, {"role": "assistant", "content": "", "tool_calls": [call]}, {"role": "tool", "tool_name": "get_weather", "content": "7"}])
+
+
+BODIES = {"/v1/chat/completions": {"tools": TOOLS}, "/v1/responses": {"tools": FLAT_TOOLS}, "/v1/messages": {"tools": NAMED_TOOLS, "max_tokens": 50},
+          "/api/chat": {"tools": TOOLS}}
+WAYS = [(path, stream) for path in BODIES for stream in (False, True)]
+
+
+def continued(server, path, stream, given):
+    """The calls, each a name and its arguments, that come after the beginning of an answer; None: the template cannot continue it."""
+    body = {"model": "told", "stream": stream, "input" if path == "/v1/responses" else "messages": [USER, {"role": "assistant", "content": given}], **BODIES[path]}
+    status, got = server.ask(path, body)
+    if status != 200:
+        assert status == 400 and re.search("ends, so it cannot be continued|chat template: line", json.dumps(got)), (status, got)
+        return None
+    calls = []
+    if path == "/api/chat":
+        lines = [json.loads(line) for line in got.splitlines()] if isinstance(got, str) else [got]
+        return [(c["function"]["name"], c["function"]["arguments"]) for line in lines for c in line["message"].get("tool_calls", [])]
+    events = [json.loads(line[6:]) for line in got.split("\n") if line.startswith("data: {")] if stream else []
+    if path == "/v1/chat/completions":
+        deltas = [d for e in events for c in e["choices"] for d in c["delta"].get("tool_calls", [])]
+        for i, d in enumerate(deltas if stream else got["choices"][0]["message"].get("tool_calls", [])):
+            if d.get("index", i) == len(calls):
+                assert d["id"] and d["type"] == "function"
+                calls.append([d["function"]["name"], ""])
+            calls[d.get("index", i)][1] += d["function"]["arguments"]
+        assert ((events[-1] if stream else got)["choices"][0]["finish_reason"] == "tool_calls") == (calls != [])
+    elif path == "/v1/responses":
+        output = (events[-1]["response"] if stream else got)["output"]
+        calls = [[item["name"], item["arguments"]] for item in output if item["type"] == "function_call"]
+        begun = [e["output_index"] for e in events if e["type"] == "response.output_item.added" and e["item"]["type"] == "function_call"]
+        deltas = ["".join(e["delta"] for e in events if e["type"] == "response.function_call_arguments.delta" and e["output_index"] == i) for i in begun]
+        assert not stream or deltas == [c[1] for c in calls]
+    elif stream:
+        begun = {e["index"]: e["content_block"]["name"] for e in events if e["type"] == "content_block_start" and e["content_block"]["type"] == "tool_use"}
+        calls = [(name, "".join(e["delta"]["partial_json"] for e in events if e["type"] == "content_block_delta" and e["index"] == i)) for i, name in begun.items()]
+    else:
+        calls = [(b["name"], b["input"]) for b in got["content"] if b["type"] == "tool_use"]
+    return [tuple(c) for c in calls]
+
+
+def read(arguments):
+    with contextlib.suppress(ValueError):
+        return json.loads(arguments)
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_calls_that_the_client_began(weft, weft_env, run_weft, answers, shared_dir, tmp_path, name):
+    """An answer that is cut anywhere goes on from there: a call that it has begun comes whole, and complete ones do not come again. What follows is the rest of the
+    first call and all of the second, so that it fits one of the cuts."""
+    path = shared_dir / "templates" / f"{name}.jinja"
+    if not path.exists():
+        pytest.skip(f"no {path}")
+    prompt, whole = conversation(run_weft, path, name)
+    begin, text = split(prompt, whole)
+    text = text.partition(prompt[len(begin):])[2] if begin != prompt else text
+    fits = text.index("Paris") + 2
+    rest = text[fits:]
+    model = scripted.write(tmp_path / "told.gguf", {"".join(map(chr, range(256))): [rest[:9], rest[9:]]}, path.read_text(), context=4096, bos=True)
+    with Server(weft, weft_env, model) as s:
+        cases, cuts = [], [n for n in range(1, len(text) + 1) if n < len(text) / 2 or n % 3 == 0]
+        for n in cuts:                                   # what is left of the content, and the prompt before it
+            shown = s.ask("/apply-template", {"messages": [USER, {"role": "assistant", "content": text[:n]}], "tools": TOOLS})[1].get("prompt", "")
+            left = os.path.commonprefix([shown[::-1], text[:n][::-1]])[::-1]
+            case = {"template": path.read_text(), "prompt": shown[:len(shown) - len(left)], "tools": json.dumps(TOOLS)}
+            cases += [{**case, "text": left, "cut": True}, {**case, "text": left + rest}]
+        parsed = [[part for part in parts if part[0] == "call"] for parts in answers(cases)]
+        continues = 0
+        for n, had, wanted in zip(cuts, parsed[::2], parsed[1::2]):
+            wanted = [c for i, c in enumerate(wanted) if i >= len(had) or [c[2], c[4]] != [had[i][2], had[i][4]]]
+            for way in WAYS if n == fits else [WAYS[n % len(WAYS)]]:
+                calls = continued(s, *way, text[:n])
+                if calls is None:
+                    continue
+                continues += 1
+                where = (text[:n], way, calls, wanted)
+                assert [c[0] for c in calls] == [c[1] for c in wanted], where
+                for (_, arguments), want in zip(calls, wanted):
+                    if isinstance(arguments, str):
+                        assert arguments == want[2] or (read(want[2]) is not None and read(arguments) == read(want[2])), where
+                    elif read(want[2]) is not None:
+                        assert arguments == read(want[2]), where
+                assert n != fits or name.startswith("meetkai") or [read(c[1]) if isinstance(c[1], str) else c[1] for c in calls] == [ARGUMENTS] * (1 + (name not in ONE_CALL)), where
+    assert continues > len(cuts) / 2 or name.startswith("openai")          # OpenAI's refuses marks within content; Functionary's writes a header before it

@@ -1,8 +1,9 @@
 // Takes answers apart, for tests/python/test_answer.py: reads a JSON array of {"template", "prompt", "tools", "text",
-// "piece", "cuts"} from stdin and prints for each the parts: [["content", TEXT], ["reasoning", TEXT], ["call", NAME,
-// ARGUMENTS, ID, "done" or "open", NUMBER OF PARTS], ...].  The text is given in pieces of `piece` bytes or a little
-// more, so that they end with a character; parts of one kind that follow one another are joined.  With "cuts" true: an
-// array of such results, of the text as a limit cuts it behind its first character, its second, and so on.
+// "piece", "cut", "cuts"} from stdin and prints for each the parts: [["content", TEXT], ["reasoning", TEXT], ["call",
+// NAME, ARGUMENTS, ID, "done" or "open", NUMBER OF PARTS], ...].  The text is given in pieces of `piece` bytes or a
+// little more, so that they end with a character; parts of one kind that follow one another are joined.  With "cut"
+// true a limit ends the text; with "cuts" true: an array of such results, of the text as a limit cuts it behind its
+// first character, its second, and so on.
 #include "chat/answer.h"
 #include <jansson.h>
 #include <stdlib.h>
@@ -77,7 +78,8 @@ int main(void) {
   if (!cases) { fprintf(stderr, "stdin: %s\n", e.text); return 1; }
   json_array_foreach(cases, i, one) {
     bool cuts = json_is_true(json_object_get(one, "cuts"));
-    json_array_append_new(results, cuts ? all_cuts(one) : parts_of(one, member(one, "text").n, false));
+    bool cut = json_is_true(json_object_get(one, "cut"));
+    json_array_append_new(results, cuts ? all_cuts(one) : parts_of(one, member(one, "text").n, cut));
   }
   json_dumpf(results, stdout, JSON_COMPACT);
   json_decref(results);
