@@ -1,6 +1,7 @@
 // The table of classes: how a transformers class becomes a GGUF file. A class is a row: its architecture, its own keys,
 // the names of its tensors, and a function for the rest. Rules for all classes come first. Default values that a class
 // uses if config.json lacks them are JSON in its row.
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -82,7 +83,11 @@ int hf_number_in(const hf *h, const json_t *in, const char *key, double *out, bo
   if (!*found) return 0;
   if (!json_is_number(v)) return hf_fail(h, config_name, key, err, "is not a number");
   *out = json_number_value(v);
-  return isfinite(*out) ? 0 : hf_fail(h, config_name, key, err, "is not a finite number");
+  return hf_is_float(v) ? 0 : hf_fail(h, config_name, key, err, "is not a finite number of 32 bits");
+}
+
+bool hf_is_float(const json_t *v) {
+  return json_is_number(v) && fabs(json_number_value(v)) <= (double)FLT_MAX;
 }
 
 int hf_f64(const hf *h, const char *names, double *out, bool *found, error *err) {

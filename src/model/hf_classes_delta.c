@@ -242,7 +242,7 @@ static int put_ling3_limits(hf *h, const char *from, const char *to, error *err)
   if (!json_is_array(list)) return hf_fail(h, config_name, from, err, "is not a list");
   for (uint32_t i = 0; i < n && i < json_array_size(list); i++) {
     const json_t *v = json_array_get(list, i);
-    if (!json_is_number(v) && !json_is_null(v)) return hf_fail(h, config_name, from, err, "has no number at %u", i);
+    if (!hf_is_float(v) && !json_is_null(v)) return hf_fail(h, config_name, from, err, "has no number at %u", i);
     each[i] = (float)json_number_value(v);
   }
   gguf_head_f32s(h->head, hf_arch_key(h, to), each, n);

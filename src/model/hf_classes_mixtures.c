@@ -160,8 +160,9 @@ static int check_rates(const hf *h, error *err) {
 static int put_v4_layers(hf *h, error *err) {
   static const char key[] = "compress_ratios";
   static const int32_t of_kind[] = {0, 4, 128};
-  const json_t *list = json_object_get(h->text, key);
+  const json_t *list = hf_in(h->text, key);
   hf_layers y;
+  if (list && !json_is_array(list)) return hf_fail(h, config_name, key, err, "is not a list");
   if (check_rates(h, err) ||
       hf_read_layers(h, "layer_types",
                      "sliding_attention compressed_sparse_attention heavily_compressed_attention", false, &y, err))
@@ -171,8 +172,9 @@ static int put_v4_layers(hf *h, error *err) {
   int32_t *each = ARENA_ARRAY(h->arena, int32_t, n);
   for (size_t i = 0; i < n; i++) {
     const json_t *v = json_array_get(list, i);
-    each[i] = y.of ? of_kind[y.of[i]] : v ? (int32_t)json_integer_value(v) : i < 2 || i % 2 == 0 ? 128 : 4;
-    if (!y.of && v && (!json_is_integer(v) || (each[i] != 0 && each[i] != 4 && each[i] != 128)))
+    json_int_t said = json_integer_value(v);
+    each[i] = y.of ? of_kind[y.of[i]] : v ? (int32_t)said : i < 2 || i % 2 == 0 ? 128 : 4;
+    if (!y.of && v && (!json_is_integer(v) || (said != 0 && said != 4 && said != 128)))
       return hf_fail(h, config_name, key, err, "has what is neither 0, 4 nor 128 at %zu", i);
   }
   gguf_head_i32s(h->head, hf_arch_key(h, "attention.compress_ratios"), each, n);
@@ -262,7 +264,20 @@ static const hf_key ling2_keys[] = {
   {0},
 };
 
-static int ling2_more(hf *h, error *err) { return hf_put_rotated(h, 0.5, err) || hf_put_nextn(h, err) ? -1 : 0; }
+// Folders give the rotated part of a head as a share; rotary_dim, if there, must be equal.
+static int ling2_more(hf *h, error *err) {
+  uint32_t rotated, size;
+  double share = 0.5;
+  bool found;
+  if (hf_put_rotated(h, share, err) || hf_put_nextn(h, err) || hf_u32(h, "rotary_dim", &rotated, &found, err))
+    return -1;
+  if (!found) return 0;
+  if (hf_head_size(h, &size, err) ||
+      hf_rope_number(h, "partial_rotary_factor", "partial_rotary_factor rotary_pct rope_pct", &share, &found, err))
+    return -1;
+  if ((uint32_t)(size * share) == rotated) return 0;
+  return hf_fail(h, config_name, "rotary_dim", err, "%u, but %g of %u elements are rotated", rotated, share, size);
+}
 
 // ---- Step 3.5 -------------------------------------------------------------------------------------------------------
 
@@ -325,7 +340,7 @@ static int read_by_kind(const hf *h, const char *key, double out[2], bool *found
   for (uint32_t i = 0; i < h->kinds.n && *found; i++) {
     const json_t *v = json_array_get(list, i);
     uint8_t kind = h->kinds.of[i];
-    if (!json_is_number(v) || (known[kind] && json_number_value(v) != out[kind]))
+    if (!hf_is_float(v) || (known[kind] && json_number_value(v) != out[kind]))
       return hf_fail(h, config_name, key, err, "has another number than other layers of its kind at %u", i);
     out[kind] = json_number_value(v);
     known[kind] = true;
@@ -338,8 +353,11 @@ static int read_step_rotation(hf *h, error *err) {
   double base[2] = {10000, 10000}, share[2] = {0.5, 1};
   bool listed, shared, found;
   const json_t *both = json_object_get(h->text, "rope_parameters"), *near = hf_in(both, "sliding_attention");
+  const json_t *shares = hf_in(h->text, "partial_rotary_factors");
+  if (shares && !json_is_array(shares))
+    return hf_fail(h, config_name, "partial_rotary_factors", err, "is not a list of %u layers", h->kinds.n);
   if (read_by_kind(h, "partial_rotary_factors", share, &shared, err)) return -1;
-  if (!shared && near) share[0] = share[1] = 1;
+  if (!shared) share[0] = share[1] = 1;
   if (hf_number_in(h, hf_in(both, "full_attention"), "partial_rotary_factor", &share[0], &found, err) ||
       hf_number_in(h, near, "partial_rotary_factor", &share[1], &found, err))
     return -1;
@@ -364,13 +382,14 @@ static int read_step_dense(hf *h, error *err) {
   if (hf_need_u32(h, "num_hidden_layers", &layers, err)) return -1;
   if (list && !text) return hf_fail(h, config_name, key, err, "is not a text");
   char *end = NULL;
-  for (uint32_t at = 0, i = 0; text && *text; text = *end == ',' ? end + 1 : end, i++) {
+  uint32_t at = 0;
+  for (uint32_t i = 0; text && *text; text = *end == ',' ? end + 1 : end, i++) {
     long v = strtol(text, &end, 10);
     if (!i) first = at = (uint32_t)v;
     if (end == text || v < 0 || v != (long)at++ || (*end && *end != ','))
       return hf_fail(h, config_name, key, err, "are not all layers from the first of them on");
-    if (!*end && at != layers) return hf_fail(h, config_name, key, err, "do not end with the last layer");
   }
+  if (end && at != layers) return hf_fail(h, config_name, key, err, "do not end with the last layer");
   json_object_set_new(h->text, "first_k_dense_replace", json_integer(first < layers ? first : layers));
   return 0;
 }
@@ -408,10 +427,11 @@ static int put_step_limits(hf *h, const char *from, const char *to, error *err) 
   uint32_t n = h->n_layers + h->n_further;
   float *each = ARENA_ARRAY(h->arena, float, n);
   if (!list) return 0;
-  if (json_array_size(list) < h->n_layers) return hf_fail(h, config_name, from, err, "is not a list of %u layers", n);
+  if (json_array_size(list) < h->n_layers)
+    return hf_fail(h, config_name, from, err, "is not a list of %u layers or more", h->n_layers);
   for (uint32_t i = 0; i < n && i < json_array_size(list); i++) {
     const json_t *v = json_array_get(list, i);
-    if (!json_is_number(v) && !json_is_null(v)) return hf_fail(h, config_name, from, err, "has no number at %u", i);
+    if (!hf_is_float(v) && !json_is_null(v)) return hf_fail(h, config_name, from, err, "has no number at %u", i);
     each[i] = (float)json_number_value(v);
   }
   gguf_head_f32s(h->head, hf_arch_key(h, to), each, n);
@@ -431,7 +451,7 @@ static int put_step_factors(hf *h, error *err) {
   if (hf_head_size(h, &size, err)) return -1;
   for (size_t i = 0; i < COUNT(names); i++)
     if (hf_rope_number(h, names[i], i ? NULL : names[i], &of[i], &found, err)) return -1;
-  if (!(of[1] > 0 && of[2] > 0 && of[3] > of[2] && of[4] > 0) || size < 4 || size > SIZE_MOST)
+  if (!hf_are_llama3(of[1], of[2], of[3], of[4]) || size < 4 || size > SIZE_MOST)
     return hf_fail(h, config_name, "rope_type", err, "llama3 with factors that are no such");
   float *out = ARENA_ARRAY(h->arena, float, size / 2);
   uint32_t rotated = size / 2;
@@ -505,7 +525,7 @@ const hf_class hf_classes_mixtures[] = {
    .arch = "bailingmoe2",
    .needs = "routed_scaling_factor first_k_dense_replace num_shared_experts",
    .musts = "hidden_act=silu use_bias=false use_qkv_bias=false use_qk_norm=true score_function=sigmoid norm_head=false "
-            "moe_router_enable_expert_bias=true use_rmsnorm=true rotary_dim=none use_sliding_window=false",
+            "moe_router_enable_expert_bias=true use_rmsnorm=true use_sliding_window=false",
    .derived = "moe_shared_expert_intermediate_size=moe_intermediate_size*num_shared_experts",
    .defaults = "{\"rms_norm_eps\":1e-6,\"rope_theta\":600000.0,\"score_function\":\"sigmoid\","
                "\"norm_topk_prob\":true,\"n_group\":8,\"topk_group\":4}",

@@ -321,7 +321,7 @@ static int read_multiplier(const hf *h, const char *key, size_t at, size_t n, do
   if (!v || json_is_null(v)) return 0;
   if (!n) return hf_number_in(h, h->text, key, out, &found, err);
   const json_t *item = json_array_get(v, at);
-  if (json_array_size(v) != n || !json_is_number(item))
+  if (json_array_size(v) != n || !hf_is_float(item))
     return hf_fail(h, config_name, key, err, "is not a list of %zu numbers", n);
   *out = json_number_value(item);
   return 0;

@@ -352,6 +352,7 @@ const hf_rule *hf_rule_for(const hf *h, const char *name, const hf_rule *after, 
 int hf_u32(const hf *h, const char *names, uint32_t *out, bool *found, error *err);
 int hf_f64(const hf *h, const char *names, double *out, bool *found, error *err);
 int hf_number_in(const hf *h, const json_t *in, const char *key, double *out, bool *found, error *err);
+bool hf_is_float(const json_t *v);                         // whether it is a finite number of 32 bits
 int hf_need_u32(const hf *h, const char *names, uint32_t *out, error *err);
 int hf_need_i32(const hf *h, const char *names, int32_t *out, error *err);
 int hf_need_keys(const hf *h, const char *names, error *err);                // all of them have to be present
@@ -405,6 +406,8 @@ int hf_put_rope(hf *h, error *err);  // the scaling for long contexts, and the b
 int hf_put_rope_dims(hf *h, double share, error *err);     // rope.dimension_count
 // rope.dimension_count by config.json's share of a head that is rotated; usual: if it has none.
 int hf_put_rotated(hf *h, double usual, error *err);
+// Whether numbers of llama3's rule are such: factor, low_freq_factor, high_freq_factor, and the original context.
+bool hf_are_llama3(double factor, double low, double high, double old);
 int hf_put_llama3(hf *h, error *err);                      // factors of frequencies, if the scaling is llama3's
 // Factors of frequencies, if the scaling is longrope's. What else it means gets keys only if the contexts differ.
 int hf_put_longrope(hf *h, uint32_t dims, error *err);

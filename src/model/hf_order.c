@@ -158,10 +158,20 @@ static int ungroup_heads(const hf *h, const hf_source *s, const char *words, int
   return 0;
 }
 
+// Whether a bias belongs to a matrix whose rows are in parts: nothing says that the bias is.
+static bool has_ranked_matrix(const hf *h, const hf_source *s) {
+  void *w = NULL;
+  if (!hf_ends_in(s->name, ".bias")) return false;
+  const char *name = arena_printf(h->arena, "%.*s.weight", (int)(strlen(s->name) - strlen(".bias")), s->name);
+  return smap_get(&h->by_name, name, strlen(name), &w) && ((const hf_source *)w)->ranks;
+}
+
 // Collects the rows of each group from all ranks. Blocks that predict further tokens are of kind 1.
 static int collect_from_ranks(const hf *h, const hf_source *s, const char *words, int64_t n, hf_order *o, error *err) {
   counts c;
   int64_t first, at = 0, all = 0, ranks = s->ranks ? s->ranks : 1;
+  if (has_ranked_matrix(h, s))
+    return hf_fail(h, h->files.at[s->file].name, s->name, err, "is the bias of a matrix in parts, and is not read");
   words = strstr(s->name, ".mtp.") ? strchr(words, '|') + 1 : hf_words_of_layer(h, words, s->name);
   if (read_counts(h, words, &c, &first, err)) return -1;
   for (size_t i = 0; i < c.n; i++) {

@@ -143,6 +143,12 @@ int hf_put_rope_dims(hf *h, double share, error *err) {
 
 enum { ROPE_MOST = 1 << 16 };
 
+bool hf_are_llama3(double factor, double low, double high, double old) {
+  const double most = 1e6, longest = 1e12;
+  return factor >= 1 / most && factor <= most && low >= 1 / most && high > low && high <= most && old > 0 &&
+         old <= longest;
+}
+
 // The frequency factors of llama3's rule, computed in the converter's order.
 static int llama3_factors(hf *h, uint32_t dim, error *err) {
   double base = 10000, factor = 8, low = 1, high = 4, old = 8192;
@@ -153,7 +159,7 @@ static int llama3_factors(hf *h, uint32_t dim, error *err) {
       hf_rope_number(h, "high_freq_factor", NULL, &high, &found, err) ||
       hf_rope_number(h, "original_max_position_embeddings", "original_max_position_embeddings", &old, &found, err))
     return -1;
-  if (!(low > 0 && high > low && old > 0 && factor > 0))
+  if (!hf_are_llama3(factor, low, high, old))
     return hf_fail(h, config_name, "rope_type", err, "llama3 with factors that are no such");
   float *out = ARENA_ARRAY(h->arena, float, dim / 2 + 1);
   for (uint32_t i = 0; i < dim / 2; i++) {
@@ -206,7 +212,7 @@ static int put_factors(hf *h, const char *key, const char *name, uint32_t n, err
   float *out = ARENA_ARRAY(h->arena, float, n + 1);
   for (size_t i = 0; i < n; i++) {
     const json_t *v = json_array_get(list, i);
-    if (!json_is_number(v)) return hf_fail(h, config_name, key, err, "has what is no number at %zu", i);
+    if (!hf_is_float(v)) return hf_fail(h, config_name, key, err, "has what is no number at %zu", i);
     out[i] = (float)json_number_value(v);
   }
   hf_add_values(h, name, out, n);

@@ -18,8 +18,8 @@ static const struct typed of_config[] = {
   {"mlp_bias", FLAG}, {"bos_token_id", IDS}, {"eos_token_id", IDS}, {"pad_token_id", IDS}, {0},
 };
 static const struct typed of_rotation[] = {
-  {"full_attention", OBJECT}, {"indexed_attention", OBJECT}, {"sliding_attention", OBJECT}, {"rope_type", TEXT},
-  {"type", TEXT}, {0},
+  {"full_attention", OBJECT},    {"main", OBJECT},    {"compress", OBJECT}, {"indexed_attention", OBJECT},
+  {"sliding_attention", OBJECT}, {"rope_type", TEXT}, {"type", TEXT},       {0},
 };
 static const struct typed of_settings[] = {
   {"bos_token", TOKEN}, {"eos_token", TOKEN}, {"unk_token", TOKEN}, {"sep_token", TOKEN}, {"pad_token", TOKEN},
@@ -50,10 +50,10 @@ static int check_typed(const hf *h, const char *file, const struct typed *t, con
 }
 
 static int check_rotation(const hf *h, const char *file, const json_t *in, error *err) {
-  return check_typed(h, file, of_rotation, in, err) ||
-         check_typed(h, file, of_rotation, json_object_get(in, "full_attention"), err) ||
-         check_typed(h, file, of_rotation, json_object_get(in, "indexed_attention"), err) ||
-         check_typed(h, file, of_rotation, json_object_get(in, "sliding_attention"), err) ? -1 : 0;
+  if (check_typed(h, file, of_rotation, in, err)) return -1;
+  for (const struct typed *t = of_rotation; t->type == OBJECT && t->key; t++)
+    if (check_typed(h, file, of_rotation, json_object_get(in, t->key), err)) return -1;
+  return 0;
 }
 
 int hf_check_config(const hf *h, const json_t *config, error *err) {

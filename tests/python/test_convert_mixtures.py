@@ -107,12 +107,19 @@ YARN = RECORDS["deepseek4"]["config"]["rope_scaling"]
     ("step37", {"layer_types": ["full_attention", "chunked", "sliding_attention", "full_attention"]}, "'layer_types': has 'chunked'"),
     ("step37", {"rope_theta": [5e6, 1e4, 2e4, 5e6, 1e4]}, "'rope_theta': has another number than other layers of its kind at 2"),
     ("step37", {"rope_theta": [5e6, 1e4]}, "'rope_theta': is not a list of 5 layers"),
-    ("step37", {"partial_rotary_factors": [1.0] * 5}, "'partial_rotary_factors': are 1, and 1 in layers with a window, but files of step35 are of 0.5 and 1"),
     ("step37", {"moe_layers_enum": "1,3"}, "'moe_layers_enum': are not all layers from the first of them on"),
     ("step37", {"moe_layers_enum": "1,2"}, "'moe_layers_enum': do not end with the last layer"),
     ("step37", {"moe_layers_enum": "1,2,3;"}, "'moe_layers_enum': are not all layers"),
     ("step37", {"moe_layers_enum": [1, 2, 3]}, "'moe_layers_enum': is not a text"),
-    ("step37", {"swiglu_limits": [0.5]}, "'swiglu_limits': is not a list of 5 layers"),
+    ("step37", {"swiglu_limits": [0.5]}, "'swiglu_limits': is not a list of 4 layers or more"),
+    ("step37", {"swiglu_limits": [0.5, 1e39, 1, 1]}, "'swiglu_limits': has no number at 1"),
+    *(("step37", {"partial_rotary_factors": v}, "'partial_rotary_factors': are 1, and 1 in layers with a window, but files of step35 are of 0.5 and 1") for v in (None, [1.0] * 5)),
+    ("step37", {"partial_rotary_factors": 0.5}, "'partial_rotary_factors': is not a list of 5 layers"),
+    *(("step37", {"moe_layers_enum": v}, "'moe_layers_enum': do not end with the last layer") for v in ("1,", "1,2,")),
+    *(("step37", {"rope_scaling": {"rope_type": "llama3", k: v}}, "'rope_type': llama3 with factors that are no such") for k, v in (("factor", 1e30), ("factor", 1e-30), ("low_freq_factor", 1e-30), ("high_freq_factor", 1e30), ("original_max_position_embeddings", 1e30))),
+    ("step37", {"rope_scaling": {"rope_type": "llama3", "factor": 1e308}}, "'factor': is not a finite number of 32 bits"),
+    ("ling2", {"rotary_dim": 16}, "'rotary_dim': 16, but 0.5 of 16 elements are rotated"),
+    ("ling3", {"expert_swiglu_limit_list": [1e39]}, "'expert_swiglu_limit_list': has no number at 0"),
     ("step37", {"swiglu_limits_shared": [0, 0, "x", 0]}, "'swiglu_limits_shared': has no number at 2"),
     ("step37", {"rope_scaling": {"rope_type": "llama3", "factor": -1}}, "'rope_type': llama3 with factors that are no such"),
     ("step37", {"rope_scaling": {"rope_type": "dynamic"}}, "'rope_type': 'dynamic' is not known"),
@@ -130,6 +137,10 @@ YARN = RECORDS["deepseek4"]["config"]["rope_scaling"]
     ("glm", {"rope_parameters": {"mrope_section": [2, 3, 3]}}, "'mrope_section': positions of pictures are not known"),
     ("deepseek4", {"compress_ratios": [0, 4, 128]}, "'compress_ratios': is not a list of 4 layers"),
     ("deepseek4", {"compress_ratios": [0, 4, 64, 4]}, "'compress_ratios': has what is neither 0, 4 nor 128 at 2"),
+    ("deepseek4", {"compress_ratios": [(1 << 32) + 4, 4, 128, 4]}, "'compress_ratios': has what is neither 0, 4 nor 128 at 0"),
+    ("deepseek4", {"compress_ratios": 4}, "'compress_ratios': is not a list"),
+    *(("deepseek4", {"rope_parameters": {**ROTATES, k: 5}}, f"'{k}': is not an object") for k in ("main", "compress")),
+    *(("deepseek4", {"rope_parameters": {**ROTATES, k: {"rope_type": 5}}}, "'rope_type': is not a text") for k in ("main", "compress")),
     ("deepseek4", {"layer_types": KINDS[:3]}, "'layer_types': is not a list of 4 layers"),
     ("deepseek4", {"compress_rates": {"heavily_compressed_attention": 64}}, "'heavily_compressed_attention': 64, but files of deepseek4 are of 128"),
     ("deepseek4", {"mlp_layer_types": ["moe", "hash_moe", "moe", "moe"]}, "'mlp_layer_types': has 'hash_moe' after 'moe'"),
@@ -144,6 +155,13 @@ def test_settings_without_a_key(run_weft, tmp_path, kind, change, expected):
     put(folder, lambda c: c.update(change))
     error, bytes_ = made(run_weft, folder, tmp_path / "out.gguf")
     assert expected in error and not bytes_, error
+
+
+def test_a_rotated_part_of_ling_2_that_is_its_share(run_weft, tmp_path):
+    folder = folders.write(tmp_path / "ling2", RECORDS["ling2"])
+    expected = made(run_weft, folder, tmp_path / "out.gguf")
+    put(folder, lambda c: c.update(rotary_dim=8))
+    assert made(run_weft, folder, tmp_path / "out.gguf") == expected and expected[1]
 
 
 def test_defaults_of_deepseek_v4(run_weft, tmp_path):
@@ -228,6 +246,7 @@ def test_queries_keys_and_values_of_mimo_in_one_matrix(run_weft, tmp_path):
 @pytest.mark.parametrize("change, expected", [
     (lambda t: t.update({"model.layers.0.self_attn.qkv_proj.weight_scale_inv": ("F32", [2, 1], bytes(8))}), "weight_scale_inv': is not of the blocks of 8 or 4 parts"),
     (lambda t: t.update({"model.layers.0.self_attn.qkv_proj.weight_scale_inv": ("F32", [4, 2], bytes(32))}), "weight_scale_inv': has another shape than 4 x 1"),
+    (lambda t: t.update({"model.layers.0.self_attn.qkv_proj.bias": ("F32", [t["model.layers.0.self_attn.qkv_proj.weight"][1][0]], bytes(4 * t["model.layers.0.self_attn.qkv_proj.weight"][1][0]))}), "'model.layers.0.self_attn.qkv_proj.bias': is the bias of a matrix in parts, and is not read"),
     (lambda t: t.update({"model.layers.2.self_attn.qkv_proj.weight": ("F32", [240, 64], bytes(240 * 64 * 4))}), "'model.layers.2.self_attn.qkv_proj.weight': 240 rows are not those of heads"),
     (lambda t: t.update({"model.layers.1.mlp.experts.0.up_proj.weight_scale": ("U8", [32, 1], bytes(32))}), "'model.layers.1.mlp.experts.0.up_proj.weight': has no scales, or not one for each 32 weights"),
 ])
