@@ -159,13 +159,13 @@ size_t encoder_find(const struct encoder_wanted *w, str *path, str *other) {
   return s.n;
 }
 
-// An empty note does not say whose the file is.
+// A note that is empty, or cannot be read, does not say whose the file is.
 void encoder_say_other(const char *other, const struct encoder_wanted *w, str *out) {
   str its = {0}, of = {0};
-  const char *empty = !store_origin(other, &its) ? other : !w->repo && !store_origin(w->model, &of) ? w->model : NULL;
-  if (empty)
-    str_addf(out, "%s" STORE_ORIGIN " is empty, and should say where that file comes from, so %s may not be the "
-             "encoder of %s", empty, other, w->model);
+  const char *silent = !store_origin(other, &its) ? other : !w->repo && !store_origin(w->model, &of) ? w->model : NULL;
+  if (silent)
+    str_addf(out, "%s" STORE_ORIGIN " does not say the origin of that file, so %s may not be the encoder of %s", silent,
+             other, w->model);
   else str_addf(out, "%s is another repository's encoder, %s, and not that of %s", other, str_c(&its), w->model);
   str_add(out, ": 'weft pull' of the model's name fetches it again, and --mmproj FILE takes any");
   str_free(&its);

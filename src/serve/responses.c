@@ -162,7 +162,7 @@ static int add_input(call *c) {
   else if (!json_is_array(c->p.input)) status = call_bad(c, "input", "must be a text or an array of items");
   else json_array_foreach(c->p.input, i, item) if (!status) status = add_item(c, all, item);
   if (!status && !json_array_size(all)) status = call_bad(c, "input", "has no items");
-  tools_open_namespaces(c);
+  if (!status) status = tools_open_namespaces(c);
   if (!status) status = openai_tool_choice(c);
   if (c->p.tools) tools = wrapped_tools(c->p.tools);
   if (!status) status = call_add_chat(c, all, tools);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #define SEARCH "tool_search"
+#define AS_SENT "tools as sent"        // member of the body
 
 // The body owns p.tools.
 static void set_tools(call *c, json_t *tools) {
@@ -46,7 +47,7 @@ static void introduce_namespace(json_t *function, const json_t *space) {
   str_free(&both);
 }
 
-static void add_namespace(call *c, json_t *all, json_t *space, size_t at) {
+static void add_namespace(call *c, json_t *all, json_t *space, const char *place) {
   json_t *tools = json_object_get(space, "tools"), *tool;
   size_t i;
   bool first = true;
@@ -54,7 +55,7 @@ static void add_namespace(call *c, json_t *all, json_t *space, size_t at) {
     const char *type = json_string_value(json_object_get(tool, "type"));
     json_t *name = json_object_get(tool, "name"), *function;
     if (!json_is_string(name) || (type && strcmp(type, "function"))) {
-      call_ignores(c, "tools[%zu].tools[%zu] (%.60s)", at, i, type ? type : "no name");
+      call_ignores(c, "%s.tools[%zu] (%.60s)", place, i, type ? type : "no name");
       continue;
     }
     function = json_copy(tool);
@@ -74,13 +75,26 @@ static json_t *search_function(json_t *tool) {
                    json_object_get(tool, "parameters"));
 }
 
-static void open_tools(call *c, json_t *all, const json_t *tools) {
+// A client's own members of these names mean nothing.
+static json_t *plain_function(const json_t *tool) {
+  json_t *function = json_copy((json_t *)(uintptr_t)tool);
+  json_object_del(function, "own_name");
+  json_object_del(function, "namespace");
+  return function;
+}
+
+// in: where the tools are in the request
+static void open_tools(call *c, json_t *all, const json_t *tools, const char *in) {
   json_t *tool;
   size_t i;
   json_array_foreach(tools, i, tool) {
-    if (json_is_of(tool, "namespace")) add_namespace(c, all, tool, i);
+    char place[64];
+    const char *type = json_string_value(json_object_get(tool, "type"));
+    snprintf(place, sizeof place, "%s[%zu]", in, i);
+    if (json_is_of(tool, "namespace")) add_namespace(c, all, tool, place);
     else if (tools_is_search(tool)) json_array_append_new(all, search_function(tool));
-    else json_array_append(all, tool);
+    else if (!type || !strcmp(type, "function")) json_array_append_new(all, plain_function(tool));
+    else call_ignores(c, "%s (%.60s)", place, type);
   }
 }
 
@@ -89,16 +103,66 @@ bool tools_is_search(const json_t *tool) {
   return json_is_of(tool, SEARCH) && by && !strcmp(by, "client");
 }
 
-// Adds what searches found: a tool that several of them found, once.
-static void add_searched(call *c, json_t *all) {
-  json_t *known = json_object(), *found = json_array(), *item;
+static const json_t *space_of(const json_t *tool) {
+  const json_t *space = json_object_get(tool, "namespace");
+  return json_object_get(tool, "own_name") ? space : NULL;
+}
+
+// "'add' of the namespace 'crm'"
+static void say_tool(const json_t *tool, str *out) {
+  const json_t *space = space_of(tool);
+  const char *own = json_string_value(json_object_get(tool, space ? "own_name" : "name")),
+             *of = json_string_value(json_object_get(space, "name"));
+  str_addf(out, "'%.100s'", own);
+  if (of) str_addf(out, " of the namespace '%.100s'", of);
+  else if (space) str_add(out, " of the type " SEARCH);
+}
+
+// Returns whether two functions of one name are the one function, sent or found twice.
+static bool is_one_function(const json_t *a, const json_t *b) {
+  const json_t *in_a = space_of(a), *in_b = space_of(b);
+  if (!in_a || !in_b) return in_a == in_b;
+  return json_equal(json_object_get(a, "own_name"), json_object_get(b, "own_name")) &&
+         tools_is_search(in_a) == tools_is_search(in_b) &&
+         (tools_is_search(in_a) || json_equal(json_object_get(in_a, "name"), json_object_get(in_b, "name")));
+}
+
+static int check_names(call *c, const json_t *tools) {
+  json_t *known = json_object(), *tool;
   size_t i;
-  json_array_foreach(c->p.input, i, item)
-    if (json_is_of(item, SEARCH "_output")) open_tools(c, found, json_object_get(item, "tools"));
+  json_array_foreach(tools, i, tool) {
+    const char *name = json_string_value(json_object_get(tool, "name"));
+    const json_t *first = name ? json_object_get(known, name) : NULL;
+    if (name && !first) json_object_set(known, name, tool);
+    if (!first || c->fault.status || is_one_function(first, tool)) continue;
+    str said = {0};
+    say_tool(first, &said);
+    str_add(&said, " and ");
+    say_tool(tool, &said);
+    fault_set(&c->fault, 400, "tools", "'tools': %s would both be '%.100s' for the model", said.at, name);
+    str_free(&said);
+  }
+  json_decref(known);
+  return c->fault.status ? -1 : 0;
+}
+
+// Adds what searches found: a tool that several of them found, once.
+static int add_searched(call *c, json_t *all) {
+  json_t *known = json_object(), *found = json_array(), *item;
+  char place[64];
+  size_t i;
+  json_array_foreach(c->p.input, i, item) {
+    snprintf(place, sizeof place, "input[%zu].tools", i);
+    if (json_is_of(item, SEARCH "_output")) open_tools(c, found, json_object_get(item, "tools"), place);
+  }
   json_array_foreach(all, i, item) {
     const char *name = json_string_value(json_object_get(item, "name"));
     if (name) json_object_set_new(known, name, json_true());
   }
+  json_t *both = json_copy(all);
+  json_array_extend(both, found);
+  int status = check_names(c, both);
+  json_decref(both);
   json_array_foreach(found, i, item) {
     const char *name = json_string_value(json_object_get(item, "name"));
     if (!name || json_object_get(known, name)) continue;
@@ -107,15 +171,20 @@ static void add_searched(call *c, json_t *all) {
   }
   json_decref(known);
   json_decref(found);
+  return status;
 }
 
-void tools_open_namespaces(call *c) {
+int tools_open_namespaces(call *c) {
   json_t *all = json_array();
-  open_tools(c, all, c->p.tools);
-  add_searched(c, all);
-  if (c->p.tools) set_tools(c, all);
+  json_object_set_new(c->body, AS_SENT, c->p.tools ? json_incref(c->p.tools) : json_array());
+  open_tools(c, all, c->p.tools, "tools");
+  int status = add_searched(c, all);
+  if (c->p.tools || json_array_size(all)) set_tools(c, all);
   else json_decref(all);
+  return status;
 }
+
+json_t *tools_as_sent(const call *c) { return json_incref(json_object_get(c->body, AS_SENT)); }
 
 const json_t *tools_in_namespace(const call *c, const char *name) {
   const json_t *tool;
@@ -125,18 +194,6 @@ const json_t *tools_in_namespace(const call *c, const char *name) {
     if (known && json_is_string(json_object_get(tool, "own_name")) && !strcmp(known, name)) return tool;
   }
   return NULL;
-}
-
-// A namespace stands in place of its functions, which follow each other.
-json_t *tools_as_sent(const call *c) {
-  json_t *all = json_array(), *tool, *last = NULL;
-  size_t i;
-  json_array_foreach(c->p.tools, i, tool) {
-    json_t *space = json_object_get(tool, "own_name") ? json_object_get(tool, "namespace") : NULL;
-    if (!space || space != last) json_array_append(all, space ? space : tool);
-    last = space;
-  }
-  return all;
 }
 
 // ---- deferred tools -------------------------------------------------------------------------------------------------
@@ -189,15 +246,33 @@ static const char *name_of_tool(const json_t *tool) {
   return json_string_value(json_object_get(function ? function : tool, "name"));
 }
 
-// The first tool of each name.
-static json_t *tools_by_name(const json_t *tools) {
-  json_t *all = json_object(), *tool;
-  size_t i;
-  json_array_foreach(tools, i, tool) {
-    const char *name = name_of_tool(tool);
-    if (name && !json_object_get(all, name)) json_object_set(all, name, tool);
+// The function that a choice names. Responses: a namespace is next to the name; without one, a name that a single
+// namespace has is enough. NULL: there is none; then perhaps a fault.
+static json_t *chosen_tool(call *c, const json_t *choice) {
+  const char *name = name_of_tool(choice);
+  const json_t *space = json_object_get(choice, "namespace");
+  json_t *joined = namespaced_name(space, json_object_get(choice, "name")), *tool, *exact = NULL, *own = NULL;
+  const char *full = json_string_length(space) ? json_string_value(joined) : name;
+  size_t i, n_own = 0;
+  json_array_foreach(c->p.tools, i, tool) {
+    const char *known = name_of_tool(tool),
+               *in = space_of(tool) ? json_string_value(json_object_get(tool, "own_name")) : NULL;
+    if (!exact && known && full && !strcmp(known, full)) exact = tool;
+    if (in && name && full == name && !strcmp(in, name)) { own = tool; n_own++; }
   }
-  return all;
+  json_decref(joined);
+  if (!exact && n_own > 1)
+    fault_set(&c->fault, 400, "tool_choice", "'tool_choice' names '%.100s', which several namespaces have: add "
+              "'namespace'", name);
+  return exact ? exact : n_own == 1 ? own : NULL;
+}
+
+static int no_such_tool(call *c, const json_t *choice, const char *does) {
+  const char *space = json_string_value(json_object_get(choice, "namespace"));
+  if (c->fault.status) return -1;
+  return fault_set(&c->fault, 400, "tool_choice", "'tool_choice' %s '%.100s'%s%.100s%s, which is not one of the tools",
+                   does, name_of_tool(choice), space ? " of the namespace '" : "", space ? space : "",
+                   space ? "'" : "");
 }
 
 // {"type": "allowed_tools", "mode", "tools"}; chats nest it in an object. The model sees only these.
@@ -205,17 +280,14 @@ static int allow_tools(call *c, const json_t *choice) {
   const json_t *inner = json_object_get(choice, "allowed_tools"), *in = inner ? inner : choice, *one;
   const char *mode = json_string_value(json_object_get(in, "mode"));
   const json_t *names = json_object_get(in, "tools");
-  json_t *kept = json_array(), *known = tools_by_name(c->p.tools);
+  json_t *kept = json_array();
   size_t i;
   int status = 0;
   json_array_foreach(names, i, one) {
-    const char *name = name_of_tool(one);
-    json_t *tool = json_object_get(known, name);
+    json_t *tool = chosen_tool(c, one);
     if (tool) json_array_append(kept, tool);
-    else if (name) status = fault_set(&c->fault, 400, "tool_choice",
-                                      "'tool_choice' allows '%.100s', which is not one of the tools", name);
+    else if (!status && name_of_tool(one)) status = no_such_tool(c, one, "allows");
   }
-  json_decref(known);
   if (!status && !json_array_size(kept)) status = call_bad(c, "tool_choice", "allows none of the functions");
   bool required = mode && !strcmp(mode, "required");
   if (!status && !required && mode && strcmp(mode, "auto"))
@@ -235,6 +307,10 @@ static int call_one(call *c, const json_t *choice) {
     return fault_set(&c->fault, 400, "tool_choice",
                      "'tool_choice' asks for '%.60s', and only functions are called here", type);
   c->p.must_call = c->p.no_parallel = true;
+  if (!c->p.tools) return 0;
+  const json_t *tool = chosen_tool(c, choice);
+  if (!tool) return no_such_tool(c, choice, "names");
+  c->p.must_call_name = name_of_tool(tool);
   return 0;
 }
 

@@ -279,6 +279,53 @@ def test_searches_for_tools_of_codex(server):
     assert server.headers["Weft-Ignored"] == "tools[0] (tool_search)"
 
 
+def test_choices_of_tools_in_namespaces(server):
+    plain = {"type": "function", **ADD["function"]}
+    crm, mcp = NAMESPACES
+
+    def named(tools, choice):
+        body = {"model": "told", "tools": tools, "tool_choice": choice, "input": "call N", "max_output_tokens": 200}
+        status, got = server.ask("/v1/responses", body)
+        assert status in (200, 400), got
+        return {(item.get("namespace"), item["name"]) for item in got["output"] if item["type"] == "function_call"} if status == 200 else got["error"]["message"]
+
+    one = {"type": "function", "name": "add"}
+    inner = {**one, "namespace": "crm"}
+    for wrap in (lambda choice: choice), (lambda choice: {"type": "allowed_tools", "mode": "required", "tools": [choice]}):
+        for tools in [crm, plain], [plain, crm], [crm, mcp], [mcp, crm]:
+            assert named(tools, wrap(inner)) == {("crm", "add")}
+        assert named([crm, plain], wrap(one)) == {(None, "add")}
+        assert named([crm], wrap(one)) == named([crm], wrap({**one, "name": "crm__add"})) == {("crm", "add")}
+        assert named([mcp], wrap({**one, "namespace": "mcp__x__"})) == {("mcp__x__", "add")}
+        assert "which several namespaces have" in named([crm, mcp], wrap(one))
+        assert "'add' of the namespace 'none', which is not one of the tools" in named([crm, plain], wrap({**one, "namespace": "none"}))
+        assert "'sub', which is not one of the tools" in named([crm, plain], wrap({**one, "name": "sub"}))
+
+
+def test_names_that_two_tools_would_have(server):
+    plain = {"type": "function", **ADD["function"]}
+    other = {**NAMESPACES[0], "name": "crm__"}
+    found = {"type": "tool_search_output", "call_id": "c", "tools": [NAMESPACES[0]]}
+    for tools, more, names in (([NAMESPACES[0], {**plain, "name": "crm__add"}], [], "'add' of the namespace 'crm' and 'crm__add'"),
+                               ([other, NAMESPACES[0]], [], "'add' of the namespace 'crm__' and 'add' of the namespace 'crm'"),
+                               ([{**plain, "name": "crm__add"}], [found], "'crm__add' and 'add' of the namespace 'crm'")):
+        status, got = server.ask("/v1/responses", {"model": "told", "tools": tools, "input": [*more, *user("say 1")]})
+        assert status == 400 and names in got["error"]["message"], got
+    assert server.ask("/v1/responses", {"model": "told", "tools": [NAMESPACES[0]], "input": [found, *user("say 1")]})[0] == 200
+
+
+def test_own_members_of_tools(server):
+    """own_name and namespace are no members that a client gives to a function; without `tools` there are those that a search found; what is ignored has its place."""
+    odd = {"type": "function", **ADD["function"], "own_name": "x", "namespace": {"name": "y"}}
+    got = server.ask("/v1/responses", {"model": "told", "tools": [odd], "input": "call 5"})[1]
+    assert got["output"][0]["name"] == "add" and "namespace" not in got["output"][0] and got["tools"] == [odd]
+    found = {"type": "tool_search_output", "call_id": "c", "tools": [NAMESPACES[0], {"type": "web_search"}]}
+    for tools in [], None:
+        got = server.ask("/v1/responses", {"model": "told", "tools": tools, "input": [*user("find S"), found, *user("call N")]})[1]
+        assert (got["output"][0]["namespace"], got["output"][0]["name"]) == ("crm", "add") and got["tools"] == []
+    assert server.headers["Weft-Ignored"] == "input[1].tools[0].tools[1] (custom), input[1].tools[1] (web_search)"
+
+
 def test_odd_results_of_a_search(server):
     for inner in None, 3, [], [1, None, {}, {"name": 1}, {"type": "namespace", "name": "x", "tools": [1, {}]}]:
         items = [{"type": "tool_search_call", "call_id": "c", "arguments": inner}, {"type": "tool_search_output", "call_id": "c", "tools": inner}, {"role": "user", "content": "say 1"}]

@@ -139,7 +139,7 @@ def test_origins(pull, store, tinypy, media, model, encoder, fits, noted):
     assert done.returncode == (0 if fits else 1), done.err
     empty = [of for of, lines in ((beside, encoder), (path, model)) if lines == ""]
     assert ("another repository's encoder" in done.err) == (not fits and not empty), done.err
-    assert not empty or f"{empty[0]}.from is empty" in done.err, done.err
+    assert not empty or f"{empty[0]}.from does not say the origin of that file" in done.err, done.err
 
 
 # ---- models in parts --------------------------------------------------------------------------------------------------------------

@@ -41,7 +41,8 @@ static void begin(int n_keys, int parallel, double max_wait_s, uint64_t pages) {
     .turn = &one,
     .loaded = on_loaded};
   if (sched_start(&o, &of, &err)) fail_msg("%s", err.text);
-  while (!loaded) nap(0.001);
+  for (double until = now_s() + SECONDS; !loaded; nap(0.001))
+    if (now_s() > until) fail_msg("the model is not loaded");
   assert_int_equal(sched_state(of), SCHED_READY);
   kv = engine_sequence(weft_model_beside(sched_model(of)))->of;
   kv->room = pages * kv->page_bytes[0];
@@ -113,6 +114,14 @@ static void wait_for(const atomic_int *what, int least) {
   }
 }
 
+static void wait_for_yield(void) {
+  double until = now_s() + SECONDS;
+  while (!yields()) {
+    if (now_s() > until) fail_msg("no answer gave way");
+    nap(0.001);
+  }
+}
+
 // Until two steps have ended with n requests.
 static void steps_with(int n) {
   struct sched_counts now;
@@ -156,7 +165,7 @@ static void who_leaves_before_the_beginning_gives_the_place_back(void **s) {
   submit(&a);
   wait_for(&a.tokens, 1);
   submit(&b);
-  while (!yields()) nap(0.001);
+  wait_for_yield();
   sched_cancel(of, &b.r);
   wait_for(&b.ended, 1);
   submit(embed(&text, 3, 300));
@@ -183,7 +192,7 @@ static void what_waits_for_memory_waits_no_longer_than_it_may(void **s) {
   submit(&a);
   wait_for(&a.tokens, 1);
   submit(ask(&b, 2, 120, 400));
-  while (!yields()) nap(0.001);
+  wait_for_yield();
   sched_cancel(of, &b.r);
   wait_for(&b.ended, 1);
   submit(embed(&text[0], 3, 300));
