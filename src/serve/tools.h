@@ -7,8 +7,8 @@
 // unsupported, and the header Weft-Ignored names them. `also`: a second type for functions; or NULL.
 void tools_keep_functions(call *c, const char *also);
 // Responses: a namespace holds functions, and calls name both. The model sees each as one function named
-// namespace__function. p.tools gets these, with `own_name` and the `namespace` they are from. -1 and a fault: two of the
-// functions would have one name.
+// namespace__function. p.tools gets these, with `own_name` and the `namespace` they are from. -1 and a fault: two of
+// the functions would have one name.
 int tools_open_namespaces(call *c);
 bool tools_is_search(const json_t *tool);      // tool_search that the client runs; its results have further tools
 json_t *namespaced_name(const json_t *space, json_t *name);    // new; space may be NULL
