@@ -189,7 +189,6 @@ float hf_block_value(const hf_source *s, int64_t row, int64_t column) {
   int64_t columns = s->shape[s->n_dims - 1], of = weights_per_scale(s->blocks);
   unsigned code = code_at(s->data + row * (columns / 2), column);
   unsigned char scale = s->scale->data[row * (columns / of) + column / of];
-  float factor = s->blocks->id == FORMAT_MXFP4 ? hf_e8m0(scale) : hf_e4m3(scale);
-  if (s->blocks->id != FORMAT_MXFP4) factor *= s->factor;
-  return (code & 8 ? -sizes[code & 7] : sizes[code & 7]) * factor;
+  float v = code & 8 ? -sizes[code & 7] : sizes[code & 7];
+  return s->blocks->id == FORMAT_MXFP4 ? v * hf_e8m0(scale) : v * hf_e4m3(scale) * s->factor;
 }
