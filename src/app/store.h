@@ -7,8 +7,8 @@
 struct stored { char *name, *path; uint64_t bytes; int64_t changed; int of, parts, missing; bool partial, folder; };
 // name: the file's name without .gguf, and without a part's number unless versions in other numbers of parts are there,
 // or the folder's; path: of the first part, or of the folder; bytes: of all parts; changed: seconds since 1970; of: the
-// number of parts, 1 for one file, 0 for a folder; parts, missing: of these, how many are there and are not; partial:
-// not completely downloaded; folder: as transformers saves it
+// number of parts, 1 for one file, 0 for a folder; parts, missing: how many parts are there, and how many are not;
+// partial: not completely downloaded; folder: as transformers saves it
 typedef VEC(struct stored) stored_list;
 
 int store_folder(str *out, error *err);              // the folder may not exist

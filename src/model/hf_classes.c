@@ -840,6 +840,23 @@ static bool is_of_mtp(const hf *h, const char *name) {
   return starts_as_layer(name, &layer) && strtoul(layer.at, NULL, 10) >= h->n_layers;
 }
 
+int hf_put_limits(hf *h, const char *from, const char *to, uint32_t least, error *err) {
+  const json_t *list = hf_in(h->text, from);
+  uint32_t n = h->n_layers + h->n_further;
+  float *each = ARENA_ARRAY(h->arena, float, n);
+  if (!list) return 0;
+  if (!json_is_array(list) && !least) return hf_fail(h, config_name, from, err, "is not a list");
+  if (json_array_size(list) < least)
+    return hf_fail(h, config_name, from, err, "is not a list of %u layers or more", least);
+  for (uint32_t i = 0; i < n && i < json_array_size(list); i++) {
+    const json_t *v = json_array_get(list, i);
+    if (!hf_is_float(v) && !json_is_null(v)) return hf_fail(h, config_name, from, err, "has no number at %u", i);
+    each[i] = (float)json_number_value(v);
+  }
+  gguf_head_f32s(h->head, hf_arch_key(h, to), each, n);
+  return 0;
+}
+
 int hf_put_nextn(hf *h, error *err) {
   static const char key[] = "num_nextn_predict_layers";
   uint32_t further = 0;

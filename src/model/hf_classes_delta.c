@@ -233,30 +233,14 @@ static int prepare_ling3(hf *h, error *err) {
   return 0;
 }
 
-// Limits of each layer's gates; null, and layers that a list does not have: none.
-static int put_ling3_limits(hf *h, const char *from, const char *to, error *err) {
-  const json_t *list = hf_in(h->text, from);
-  uint32_t n = h->n_layers + h->n_further;
-  float *each = ARENA_ARRAY(h->arena, float, n);
-  if (!list) return 0;
-  if (!json_is_array(list)) return hf_fail(h, config_name, from, err, "is not a list");
-  for (uint32_t i = 0; i < n && i < json_array_size(list); i++) {
-    const json_t *v = json_array_get(list, i);
-    if (!hf_is_float(v) && !json_is_null(v)) return hf_fail(h, config_name, from, err, "has no number at %u", i);
-    each[i] = (float)json_number_value(v);
-  }
-  gguf_head_f32s(h->head, hf_arch_key(h, to), each, n);
-  return 0;
-}
-
 static int ling3_more(hf *h, error *err) {
   if (hf_put_nextn(h, err)) return -1;
   hf_layers all = {h->n_layers + h->n_further, NULL};
   all.of = ARENA_ARRAY(h->arena, uint8_t, all.n);
   for (uint32_t i = 0; i < all.n; i++) all.of[i] = i < h->kinds.n ? h->kinds.of[i] : 1;
   return hf_put_heads_of_layers(h, &all, 1, err) || put_latent(h, err) ||
-             put_ling3_limits(h, "expert_swiglu_limit_list", "swiglu_clamp_exp", err) ||
-             put_ling3_limits(h, "share_expert_swiglu_limit_list", "swiglu_clamp_shexp", err)
+             hf_put_limits(h, "expert_swiglu_limit_list", "swiglu_clamp_exp", 0, err) ||
+             hf_put_limits(h, "share_expert_swiglu_limit_list", "swiglu_clamp_shexp", 0, err)
            ? -1
            : 0;
 }

@@ -348,7 +348,7 @@ static int read_by_kind(const hf *h, const char *key, double out[2], bool *found
   return 0;
 }
 
-// Bases of rotation, and the rotated shares of heads, of which files have one.
+// Bases of rotation, and the rotated shares of heads; files have one share.
 static int read_step_rotation(hf *h, error *err) {
   double base[2] = {10000, 10000}, share[2] = {0.5, 1};
   bool listed, shared, found;
@@ -421,23 +421,6 @@ static int put_step_heads(hf *h, error *err) {
   return 0;
 }
 
-// Limits of each layer's gates; null, and layers that a list does not have: none.
-static int put_step_limits(hf *h, const char *from, const char *to, error *err) {
-  const json_t *list = hf_in(h->text, from);
-  uint32_t n = h->n_layers + h->n_further;
-  float *each = ARENA_ARRAY(h->arena, float, n);
-  if (!list) return 0;
-  if (json_array_size(list) < h->n_layers)
-    return hf_fail(h, config_name, from, err, "is not a list of %u layers or more", h->n_layers);
-  for (uint32_t i = 0; i < n && i < json_array_size(list); i++) {
-    const json_t *v = json_array_get(list, i);
-    if (!hf_is_float(v) && !json_is_null(v)) return hf_fail(h, config_name, from, err, "has no number at %u", i);
-    each[i] = (float)json_number_value(v);
-  }
-  gguf_head_f32s(h->head, hf_arch_key(h, to), each, n);
-  return 0;
-}
-
 // llama3's factors of frequencies, of the rotated half of a head; the others are 1, for layers with a window.
 static int put_step_factors(hf *h, error *err) {
   enum { SIZE_MOST = 1 << 16 };
@@ -468,8 +451,8 @@ static int put_step_factors(hf *h, error *err) {
 
 static int step_more(hf *h, error *err) {
   return hf_put_nextn(h, err) || put_step_heads(h, err) || put_step_factors(h, err) ||
-             put_step_limits(h, "swiglu_limits", "swiglu_clamp_exp", err) ||
-             put_step_limits(h, "swiglu_limits_shared", "swiglu_clamp_shexp", err)
+             hf_put_limits(h, "swiglu_limits", "swiglu_clamp_exp", h->n_layers, err) ||
+             hf_put_limits(h, "swiglu_limits_shared", "swiglu_clamp_shexp", h->n_layers, err)
            ? -1
            : 0;
 }

@@ -23,7 +23,7 @@ static const char *anthropic_error_type(int status) {
   }
 }
 
-// anthropic's tool_runner asks for a thread; told by this code that there is none, it sends whole conversations
+// anthropic's tool_runner asks for a thread; after this code, which denies threads, it sends whole conversations
 // instead.
 static json_t *anthropic_error(const fault *f) {
   json_t *details = strcmp(f->param, "thread") ? NULL : json_pack("{ss}", "error_code", "thread_unsupported_request");

@@ -40,7 +40,7 @@ struct run {
   weft_answer *answer;
   double start, answer_start;
   int64_t drawn,
-    reasoned, attributed;    // of these: for reasoning; before the last text of any kind
+    reasoned, attributed;    // tokens drawn for reasoning; drawn before the last text of any kind
   weft_budget *budget;       // of reasoning; NULL: no limit
   int calls, done;           // begun; complete
   struct part begun;         // a call that the given text begins and the answer may continue; no name: none

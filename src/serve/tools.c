@@ -247,7 +247,7 @@ static const char *name_of_tool(const json_t *tool) {
 }
 
 // The function that a choice names. Responses: a namespace is next to the name; without one, a name that a single
-// namespace has is enough. NULL: there is none; then perhaps a fault.
+// namespace has is enough. NULL: it names no function of the request; then perhaps a fault.
 static json_t *chosen_tool(call *c, const json_t *choice) {
   const char *name = name_of_tool(choice);
   const json_t *space = json_object_get(choice, "namespace");

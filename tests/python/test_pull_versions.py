@@ -3,20 +3,12 @@ import json
 from pathlib import Path
 
 import pytest
-from registry import Registry
 from serving import Server
 from test_pull_folder import files_of, pull, store, written  # noqa: F401
-from test_pull_origins import parts_of
+from test_pull_origins import parts_of, registry  # noqa: F401
 
 SAY = ["--ids", "3,5,7", "-n", "6", "--ignore-eos", "--temp", "0"]
 FOLDER = "a folder"
-
-
-@pytest.fixture
-def registry():
-    r = Registry({})
-    yield r
-    r.close()
 
 
 @pytest.fixture(scope="module")

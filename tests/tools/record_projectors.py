@@ -234,16 +234,19 @@ def llama4():
     return model, (48, 48), rows
 
 
+def of_lines(model, planes):
+    """Of patches of 4, line by line."""
+    c, h, w = planes.shape
+    flat = planes.reshape(c, h // 4, 4, w // 4, 4).transpose(1, 3, 0, 2, 4).reshape(-1, c, 4, 4)
+    return features(model.model.get_image_features(torch.tensor(flat), torch.tensor([[1, h // 4, w // 4]]), return_dict=True))
+
+
 def kimik25():
     vision = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 3, "num_attention_heads": 2, "patch_size": 4, "pos_emb_height": 7, "pos_emb_width": 7}
     text = {"model_type": "deepseek_v3", **TEXT, "kv_lora_rank": 8, "q_lora_rank": 12, "qk_rope_head_dim": 8, "qk_nope_head_dim": 12, "v_head_dim": 10, "n_routed_experts": 2, "n_group": 1,
             "topk_group": 1, "num_experts_per_tok": 1, "moe_intermediate_size": 24}
     config = transformers.Kimi_K25Config(text_config=text, vision_config=vision, projection_hidden_size=24, tie_word_embeddings=False)
-    def rows(model, planes):
-        c, h, w = planes.shape
-        flat = planes.reshape(c, h // 4, 4, w // 4, 4).transpose(1, 3, 0, 2, 4).reshape(-1, c, 4, 4)
-        return features(model.model.get_image_features(torch.tensor(flat), torch.tensor([[1, h // 4, w // 4]]), return_dict=True))
-    return transformers.Kimi_K25ForConditionalGeneration(config), (40, 24), rows
+    return transformers.Kimi_K25ForConditionalGeneration(config), (40, 24), of_lines
 
 
 def kimivl():
@@ -256,11 +259,7 @@ def paddleocr():
     vision = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 3, "num_attention_heads": 2, "patch_size": 4, "image_size": 24}
     text = {**TEXT, "rope_parameters": {"rope_type": "default", "mrope_section": [4, 3, 3], "rope_theta": 10000.0}}
     config = transformers.PaddleOCRVLConfig(text_config=text, vision_config=vision)
-    def rows(model, planes):
-        c, h, w = planes.shape
-        flat = planes.reshape(c, h // 4, 4, w // 4, 4).transpose(1, 3, 0, 2, 4).reshape(-1, c, 4, 4)
-        return features(model.model.get_image_features(torch.tensor(flat), torch.tensor([[1, h // 4, w // 4]]), return_dict=True))
-    return transformers.PaddleOCRVLForConditionalGeneration(config), (40, 24), rows
+    return transformers.PaddleOCRVLForConditionalGeneration(config), (40, 24), of_lines
 
 
 def lfm2():
