@@ -338,7 +338,7 @@ typedef struct hf_class {
 // Each table ends with a row without a name.
 extern const hf_class hf_classes_qwen[], hf_classes_moe[], hf_classes_gemma[], hf_classes_masked[], hf_classes_t5[],
   hf_classes_more[], hf_classes_norms[], hf_classes_recurrent[], hf_classes_delta[], hf_classes_encoders[],
-  hf_classes_windows[], hf_classes_mixtures[];
+  hf_classes_windows[], hf_classes_mixtures[], hf_classes_coded[];
 
 int hf_find_class(hf *h, error *err);
 int hf_put_keys(hf *h, error *err);

@@ -276,6 +276,23 @@ def mimo_further():
     return out
 
 
+def layers_of(n, shapes):
+    """Weights of n layers of Llama's names."""
+    return {f"model.layers.{i}.{name}.weight": s for i in range(n) for name, s in shapes.items()}
+
+
+PLM = layers_of(2, {"self_attn.q_proj": [96, 64], "self_attn.kv_a_proj_with_mqa": [40, 64], "self_attn.kv_a_layernorm": [32], "self_attn.kv_b_proj": [160, 32], "self_attn.o_proj": [64, 96]})
+CHUNKS = layers_of(2, {f"mlp.chunk_experts.{e}.{n}": s for e in range(2) for n, s in (("gate_proj", [32, 64]), ("up_proj", [32, 64]), ("down_proj", [64, 32]))})
+SMALL_EXPERTS = layers_of(4, {"block_sparse_moe.primary_router": [4, 64], **{f"block_sparse_moe.experts.{e}.{n}": s for e in range(4) for n, s in (("gate", [32, 64]), ("up", [32, 64]), ("down", [64, 32]))}})
+SMALLTHINKER = {"architectures": ["SmallThinkerForCausalLM"], "model_type": "smallthinker", "moe_num_primary_experts": 4, "moe_num_active_primary_experts": 2, "moe_ffn_hidden_size": 32, "moe_primary_router_apply_softmax": False, "moe_enable_early_router": True,
+                "moe_enable_secondary_experts": False, "norm_topk_prob": True, "moe_layer_layout": [1] * 4, "sliding_window_layout": [0, 1, 1, 1], "rope_layout": [0, 1, 1, 1], "sliding_window_size": 4096, "rope_parameters": None, "rope_theta": 1500000.0, "head_dim": 16,
+                **dict.fromkeys(("intermediate_size", "hidden_act", "attention_bias", "mlp_bias"))}
+SPARK_ROPE = {"full_attention": {"rope_type": "default", "rope_theta": 5000000.0, "partial_rotary_factor": 0.25}, "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0}}
+SPARK = {"architectures": ["Spark2_5ForCausalLM"], "model_type": "spark2_5", "hidden_act": "gelu", "gate_attn_act_mode": "sigmoid", "headwise_attn_output_gate": True, "sliding_window": 16, "layer_types": ["sliding_attention", "full_attention"], "rope_parameters": SPARK_ROPE}
+SARVAM = {"architectures": ["SarvamMoEForCausalLM"], "num_experts": 4, "num_shared_experts": 1, "score_function": "sigmoid", "moe_router_enable_expert_bias": True, "norm_head": False, "use_bias": False, "use_qkv_bias": False, "use_qk_norm": True, "rope_theta": 8000000.0, "rope_parameters": None,
+          **dict.fromkeys(("n_routed_experts", "n_shared_experts", "num_mtp_layers", "num_nextn_predict_layers", "attention_bias", "partial_rotary_factor"))}
+
+
 KINDS = {   # name: class of the model, of its configuration, what this has; what the folder has besides, and how it is converted
     "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", {"head_dim": 32, "tie_word_embeddings": True}),
     "qwen3-yarn": ("Qwen3ForCausalLM", "Qwen3Config", {"head_dim": 32, "rope_parameters": YARN}),
@@ -464,6 +481,19 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
     "minicpm": ("LlamaForCausalLM", "LlamaConfig", {"rope_parameters": {**LONG, "original_max_position_embeddings": 512}}, {**WITH_PIECES, "as_is": True, "said": {"architectures": ["MiniCPMForCausalLM"], "model_type": "minicpm", "scale_emb": 6, "scale_depth": 1.0, "dim_model_base": 32}}),
     "graniteswitch": ("GraniteMoeSharedForCausalLM", "GraniteMoeSharedConfig", {**SCALES, "shared_intermediate_size": 96, "num_local_experts": 0, "num_experts_per_tok": 0},
                       {"as_is": True, "said": SWITCH, "without": ("",), "besides": switch_tensors()}),
+    "nanbeige": ("LlamaForCausalLM", "LlamaConfig", {}, {**WITH_PIECES, "as_is": True, "answers": False, "said": {"architectures": ["NanbeigeForCausalLM"], "model_type": "nanbeige", "num_loops": 2, "skip_loop_final_norm": True, "rope_parameters": None, "rope_theta": 70000000.0}}),
+    "iquestcoder": ("LlamaForCausalLM", "IQuestCoderConfig", {"head_dim": 32}, {"answers": True, "said": {"architectures": ["IQuestCoderForCausalLM"]}}),
+    "pangu": ("LlamaForCausalLM", "LlamaConfig", {"attention_bias": True}, {**WITH_PIECES, "as_is": True, "answers": True, "said": {"architectures": ["PanguEmbeddedForCausalLM"], "model_type": "PanguEmbedded", "bias": True, "rope_parameters": None, "rope_theta": 16000000.0, "head_dim": None}}),
+    "maincoder": ("Qwen3ForCausalLM", "Qwen3Config", {"head_dim": 32}, {"as_is": True, "answers": False, "said": {"architectures": ["MaincoderForCausalLM"], "model_type": "maincoder", "use_qk_norm": True, "rope_parameters": None, "rope_theta": 1000000.0, **dict.fromkeys(("layer_types", "sliding_window", "use_sliding_window", "max_window_layers"))}}),
+    "plm": ("LlamaForCausalLM", "LlamaConfig", {"num_key_value_heads": 4, "tie_word_embeddings": True}, {"as_is": True, "answers": False, "without": ("k_proj.weight", "v_proj.weight", "gate_proj.weight"), "besides": PLM,
+            "said": {"architectures": ["PLMForCausalLM"], "model_type": "plm", "hidden_act": "relu2", "kv_lora_rank": 32, "q_lora_rank": None, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 24, "rope_parameters": None, "rope_theta": 100000.0, "head_dim": None}}),
+    "sarvam": ("Glm4MoeForCausalLM", "SarvamMoEConfig", {"head_dim": 16, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "first_k_dense_replace": 1, "eos_token_id": 2}, {"as_is": True, "answers": True, "said": SARVAM}),
+    "grovemoe": ("Qwen3MoeForCausalLM", "Qwen3MoeConfig", {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "head_dim": 32, "norm_topk_prob": True}, {"as_is": True, "answers": False, "besides": CHUNKS,
+                 "said": {"architectures": ["GroveMoeForCausalLM"], "model_type": "grove_moe", "rope_parameters": None, "rope_theta": 10000000.0}}),
+    "smallthinker": ("LlamaForCausalLM", "LlamaConfig", {"num_hidden_layers": 4, "tie_word_embeddings": True}, {"as_is": True, "answers": False, "without": ("gate_proj.weight", "up_proj.weight", "down_proj.weight"), "besides": SMALL_EXPERTS, "said": SMALLTHINKER}),
+    "maple": ("Qwen3MoeForCausalLM", "Qwen3MoeConfig", {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "head_dim": 32, "norm_topk_prob": True}, {"as_is": True, "answers": False,
+              "said": {"architectures": ["MapleForCausalLM"], "model_type": "maple", "num_experts": 4, "num_shared_experts": 0, "nope_on_global_attention": True, "sliding_window": 16, "layer_types": ["sliding_attention", "full_attention"], "rope_parameters": None, "rope_theta": 10000.0, "partial_rotary_factor": 0.5}}),
+    "spark": ("LlamaForCausalLM", "LlamaConfig", {"head_dim": 32}, {"as_is": True, "answers": False, "without": ("q_proj.weight", "k_proj.weight", "v_proj.weight"), "besides": layers_of(2, {"self_attn.q_k_v_proj": [256, 64], "self_attn.g_proj": [4, 64], "self_attn.o_proj": [64, 128]}), "said": SPARK}),
     "neobert": ("BertModel", "BertConfig", {"vocab_size": 32, "num_key_value_heads": None}, {**BERT, "as_is": True, "said": NEOBERT, "without": ("",), "besides": neobert_tensors()}),
     "nomicmoe": ("NomicBertModel", "NomicBertConfig", {"vocab_size": N_ALIGNED, "num_key_value_heads": 4},
                  {"tokenizer": ALIGNED, "tokenizer_config": {"tokenizer_class": "XLMRobertaTokenizer", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask>", "cls_token": "<s>", "sep_token": "</s>", "clean_up_tokenization_spaces": True},
@@ -500,7 +530,8 @@ def mend(base):
     DeepSeek V3.2: the converter asks the tokenizer for add_bos_token, which those of transformers 5 lack."""
     import gguf
     import torch
-    from conversion import deepseek, stablelm
+    from conversion import bailingmoe, deepseek, stablelm
+    bailingmoe.SarvamMoEModel.filter_tensors = bailingmoe.BailingMoeV2Model.filter_tensors           # a number is subtracted from all biases of a layer's experts, which changes no choice
     deepseek.DeepseekV32Model.set_vocab = lambda self: self._set_vocab_gpt2()
     bos = gguf.GGUFWriter.add_bos_token_id
     if bos.__name__ != "<lambda>":
@@ -609,6 +640,7 @@ def answer(folder, model, config):
         models = transformers.models
         models.hy_v4.modeling_hy_v4.apply_rotary_pos_emb = models.deepseek_v32.modeling_deepseek_v32.apply_rotary_pos_emb_interleave
     ids = [(7 * i * i + 3 * i) % config.get("text_config", config)["vocab_size"] for i in range(40)]
+    model = "AutoModelForCausalLM" if config["model_type"] == "sarvam_moe" else model          # whose class is GLM's
     with torch.no_grad():
         more = {"decoder_input_ids": torch.tensor([[config["decoder_start_token_id"]]])} if "T5" in model else {}
         logits = getattr(transformers, model).from_pretrained(folder, dtype=torch.float32).eval()(torch.tensor([ids]), **more).logits[0, -1]
