@@ -113,6 +113,39 @@ def llava_next():
     return transformers.LlavaNextForConditionalGeneration(config), processor, t.image_token, transformers.LlamaForCausalLM, {}
 
 
+def qwen3vl():
+    """Two layers of the encoder pass rows to the two layers of the language model."""
+    vision = {"hidden_size": 24, "intermediate_size": 40, "depth": 3, "num_heads": 2, "patch_size": 4, "spatial_merge_size": 2, "num_position_embeddings": 36, "deepstack_visual_indexes": [0, 1],
+              "out_hidden_size": 40}
+    t = tokenizer({"image_token": "<|image_pad|>", "video_token": "<|video_pad|>", "vision_start_token": "<|vision_start|>", "vision_end_token": "<|vision_end|>"})
+    ids = {f"{name}_token_id": getattr(t, f"{name}_token_id") for name in ("image", "video", "vision_start", "vision_end")}
+    text = {**TEXT, "rope_parameters": {"rope_type": "default", "mrope_section": [4, 3, 3], "mrope_interleaved": True, "rope_theta": 10000.0}, "pad_token_id": 0}
+    config = transformers.Qwen3VLConfig(text_config=text, vision_config=vision, **ids)
+    images = transformers.Qwen2VLImageProcessorPil(patch_size=4, size={"shortest_edge": 50 * 64, "longest_edge": 100 * 64}, image_mean=projectors.STD, image_std=projectors.STD)
+    processor = transformers.Qwen3VLProcessor(images, t, transformers.Qwen3VLVideoProcessor())
+    return transformers.Qwen3VLForConditionalGeneration(config), processor, "<|vision_start|><|image_pad|><|vision_end|>", None, {}
+
+
+def of_lines(kind, merge, causal):
+    """Pixtral and Mistral Small 3.1: a token between the lines of a picture."""
+    model = projectors.MODELS[kind]()[0]
+    t = tokenizer({"image_token": "[IMG]", "break": "[IMG_BREAK]", "end": "[IMG_END]"})
+    config = type(model.config)(**{**model.config.to_dict(), "text_config": {"model_type": "mistral", **TEXT}, "vision_config": {**projectors.pixtral_vision(), "image_size": 48 * merge},
+                                   "image_token_index": t.image_token_id, "image_token_id": t.image_token_id})
+    images = transformers.PixtralImageProcessorPil(size={"longest_edge": 48 * merge})
+    processor = transformers.PixtralProcessor(images, t, patch_size=4, spatial_merge_size=merge)
+    more = {"image_mean": images.image_mean, "image_std": images.image_std, "image_break": t.convert_tokens_to_ids("[IMG_BREAK]")}
+    return type(model)(config), processor, t.image_token, causal, more
+
+
+def pixtral():
+    return of_lines("pixtral", 1, transformers.MistralForCausalLM)
+
+
+def mistral3():
+    return of_lines("mistral3", 2, transformers.MistralForCausalLM)
+
+
 def minicpmv():
     vision = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 3, "num_attention_heads": 2, "image_size": 36, "patch_size": 4, "insert_layer_id": 1}
     t = tokenizer({f"{name}_token": f"<{text}>" for name, text in (("image", "|image_pad|"), ("video", "pad"), ("image_start", "image"), ("image_end", "/image"), ("slice_start", "slice"),
@@ -222,7 +255,7 @@ class Hearing(torch.nn.Module):
         super().__init__()
         self.thinker, self.lm, self.padding = projectors.MODELS[name]()[0], transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**TEXT)), padding
         self.model, self.lm_head, self.config = argparse.Namespace(language_model=self.lm.model), self.lm.lm_head, argparse.Namespace(text_config=self.lm.config)
-        self.tokenizer, self.around = tokenizer({"before": before, "after": after, "unk": "<unk>"}), f"{before}%s{after}"
+        self.tokenizer, self.around = tokenizer({k: v for k, v in {"before": before, "after": after, "unk": "<unk>"}.items() if v}), f"{before}%s{after}"
         self.features = transformers.WhisperFeatureExtractor(feature_size=16, chunk_length=300)
 
     def __call__(self, text, images, return_tensors):
@@ -248,20 +281,39 @@ def qwen3omni():
     return model, model, "<sound>", transformers.Qwen2ForCausalLM, {}
 
 
+class Listening(Hearing):
+    """A sound is filled up to 30 seconds."""
+
+    def __init__(self, name, before, after):
+        super().__init__(name, before, after)
+        self.thinker, self.features = projectors.MODELS[name](1500)[0], transformers.WhisperFeatureExtractor(feature_size=16)
+
+    def __call__(self, text, images, return_tensors):
+        mel = self.features(images, sampling_rate=16000, return_tensors="pt")["input_features"]
+        with torch.no_grad():
+            rows = projectors.features(self.thinker.get_audio_features(mel, return_dict=True))
+        return {"input_ids": torch.tensor([self.tokenizer(text.replace("<sound>", self.around % ("<unk>" * len(rows))))["input_ids"]]), "rows": rows}
+
+
+def voxtral():
+    model = Listening("voxtral", "[BEGIN_AUDIO]", "")
+    return model, model, "<sound>", transformers.Qwen2ForCausalLM, {}
+
+
 def sound(samples):
     """Of 16 bits, at 16,000 a second."""
     i = np.arange(samples)
     return ((i * i // 97 % 2001 - 1000) * 16).astype(np.int16)
 
 
-SOUNDS = dict.fromkeys(["qwen25omni", "qwen3omni"], 145637)
+SOUNDS = dict.fromkeys(["qwen25omni", "qwen3omni", "voxtral"], 145637)
 TWICE = ["minicpmv", "resampler"]             # the prompt has the picture twice: they are numbered
-MODELS = {f.__name__: f for f in (internvl, gemma4, gemma4_small, glm4v, llava, llava_next, minicpmv, resampler, llama4, kimik25, paddleocr, lfm2, qwen25omni, qwen3omni)}
+MODELS = {f.__name__: f for f in (internvl, gemma4, gemma4_small, glm4v, llava, llava_next, minicpmv, resampler, llama4, kimik25, paddleocr, lfm2, qwen3vl, pixtral, mistral3, qwen25omni, qwen3omni, voxtral)}
 # Other pictures for the files of a model: of this one no line of the tiles' rows shows anything of the picture.
 SIZES = {"lfm2_tiles": ("lfm2", (1100, 520)), "llava_next_wide": ("llava_next", (2000, 20)), "resampler_25": ("resampler", (150, 70))}
 # Their files with another clip.minicpmv_version, which says how the text around a picture is.
 VERSIONS = {"resampler_25": 2}
-OPTIONS = {"lfm2_tiles": ["-c", "1024"]} | dict.fromkeys(["gemma4", "gemma4_small"], ["--image-max-tokens", "70"]) | {"glm4v": ["--image-min-tokens", "98", "--image-max-tokens", "128"]}      # as the processor was made
+OPTIONS = {"lfm2_tiles": ["-c", "1024"]} | dict.fromkeys(["gemma4", "gemma4_small"], ["--image-max-tokens", "70"]) | {"glm4v": ["--image-min-tokens", "98", "--image-max-tokens", "128"], "qwen3vl": ["--image-min-tokens", "50", "--image-max-tokens", "100"]}      # as the processor was made
 
 
 def convert_text():

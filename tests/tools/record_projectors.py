@@ -313,16 +313,16 @@ def whisper(positions=24):
     return {"d_model": 24, "encoder_layers": 3, "encoder_attention_heads": 2, "encoder_ffn_dim": 40, "num_mel_bins": 16, "max_source_positions": positions}
 
 
-def voxtral():
-    audio = {"hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 96, "num_mel_bins": 16, "max_source_positions": 24}
+def voxtral(positions=24):
+    audio = {"hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 96, "num_mel_bins": 16, "max_source_positions": positions}
     config = transformers.VoxtralConfig(text_config={"model_type": "llama", **TEXT}, audio_config=audio)
     def rows(model, planes):
         return features(model.get_audio_features(torch.tensor(planes), return_dict=True))
     return transformers.VoxtralForConditionalGeneration(config), (16, 48), rows
 
 
-def qwen2audio():
-    config = transformers.Qwen2AudioConfig(text_config={"model_type": "qwen2", **TEXT}, audio_config=whisper())
+def qwen2audio(positions=24):
+    config = transformers.Qwen2AudioConfig(text_config={"model_type": "qwen2", **TEXT}, audio_config=whisper(positions))
     def rows(model, planes):
         out = model.model.audio_tower(torch.tensor(planes), attention_mask=None).last_hidden_state
         return features(model.model.multi_modal_projector(out))
@@ -385,7 +385,7 @@ def convert(name, converter, folder, out, more=None):
         vision["init_pos_emb_height"] = vision["init_pos_emb_width"] = vision["pos_emb_height"]
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "preprocessor_config.json").write_text(json.dumps({"image_mean": STD, "image_std": STD, "size": {"longest_edge": 96, "shortest_edge": 16}, "image_seq_length": 16, **(more or {})}))
-    (folder / "tokenizer.json").write_text(json.dumps({"added_tokens": [{"id": 5, "content": "[IMG_BREAK]"}]}))
+    (folder / "tokenizer.json").write_text(json.dumps({"added_tokens": [{"id": (more or {}).get("image_break", 5), "content": "[IMG_BREAK]"}]}))
     (folder / "tokenizer_config.json").write_text("{}")
     done = subprocess.run([sys.executable, converter, folder, "--mmproj", "--outtype", "f32", "--outfile", out], capture_output=True, text=True)
     if done.returncode:
