@@ -270,6 +270,8 @@ static int follow_rule(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, 
   case HF_FROM_ROW:
   case HF_RANKS:
   case HF_PART:
+  case HF_HEADS_OF:
+  case HF_WEAVE_IN_ROWS:
   case HF_UNGROUP:
   case HF_COLLECT:
   case HF_COLLECT_LAST: return hf_set_order(h, m, s, r, err);
@@ -277,6 +279,7 @@ static int follow_rule(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, 
   case HF_REST:
   case HF_FIRST_TURNED: return hf_split(h, m, s, r, err);
   case HF_PLUS_ONE: m->plus = 1; return 0;
+  case HF_UNIT_ROWS: m->unit = true; return 0;
   case HF_IN_ROWS: return put_in_rows(h, m, s, r->heads, err);
   case HF_KERNELS: return put_kernels(h, m, s, err);
   case HF_ZERO_FIRST: return hf_zero_first(h, m, s, r, err);
@@ -353,7 +356,7 @@ static int add_product(hf *h, const hf_source *s, const char *to, error *err) {
   return 0;
 }
 
-static bool is_changed(const hf_made *m) { return m->plus != 0 || m->minus_exp || m->exp || m->times; }
+static bool is_changed(const hf_made *m) { return m->plus != 0 || m->minus_exp || m->exp || m->unit || m->times; }
 
 static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *to, uint32_t expert, error *err) {
   char quoted[128];
@@ -705,8 +708,17 @@ static void round_values(const hf_made *m, float *x) {
   }
 }
 
+// Divides a row by its length, which is summed in doubles; a row of zeros stays.
+static void divide_by_length(float *x, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
+  double length = sum > 0 ? sqrt(sum) : 1;
+  for (int64_t i = 0; i < n; i++) x[i] = (float)((double)x[i] / length);
+}
+
 static void change_values(const hf_made *m, int64_t r, float *x) {
   const hf_times *times = m->times;
+  if (m->unit) divide_by_length(x, m->t.ne[0]);
   while (times && r >= times->end) times++;
   for (size_t k = 0; times && k < 2; k++) {
     for (int64_t i = 0; i < m->t.ne[0]; i++) x[i] *= times->by[k];

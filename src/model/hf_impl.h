@@ -43,7 +43,12 @@ struct hf_source {
 // Maps each row of the file's tensor (or element of a row) to one of the folder's: hf_order.c.
 enum { HF_SLICES = 7 };
 typedef struct hf_slice { int64_t first, n[3], apart[3]; } hf_slice;
-typedef struct hf_order { size_t n; hf_slice at[HF_SLICES]; } hf_order;
+typedef struct hf_order hf_order;
+struct hf_order {
+  size_t n;
+  hf_slice at[HF_SLICES];
+  const hf_order *of;                // slices are of the rows in this order; NULL: of the folder's
+};
 
 // Factors of a tensor's rows, multiplied one after the other: the first ones are of rows before `end`.
 typedef struct hf_times { int64_t end; float by[2]; } hf_times;
@@ -63,6 +68,7 @@ typedef struct hf_made {
   hf_order order, columns;           // of a part's rows, and of each row's elements
   float plus;
   bool minus_exp, exp;               // v becomes -exp(v), or exp(v)
+  bool unit;                         // each row is divided by its length
   bool wide;                         // computed in floats, not in the stored precision
   const struct hf_times *times;      // factors of rows; NULL: none
 } hf_made;
@@ -192,6 +198,8 @@ enum hf_op {
   // rows in parts (hf_source.ranks) that each have some of several groups of rows: a group of all, then the next
   HF_RANKS,
   HF_PART,         // one of several equal parts of the rows
+  HF_HEADS_OF,     // rows in groups of heads of several parts: one part of all groups
+  HF_WEAVE_IN_ROWS, // interleaves the two halves of each row
   HF_FULL,         // a vector of a head's size with one number
   HF_MATRICES,     // a number of matrices, one after the other, become a stack
   HF_MATRICES_TURNED, // HF_MATRICES, each transposed
@@ -201,6 +209,7 @@ enum hf_op {
   HF_TIMES,        // each row is multiplied by two factors
   HF_WEAVE_QK,     // HF_WEAVE of queries and keys, in a matrix that has values as well
   HF_ZERO_FIRST,   // matrices, which get one of zeros before them; those of HF_WEAVE if the rule has heads
+  HF_UNIT_ROWS,    // each row is divided by its length
   HF_JOIN,         // part # of a matrix that is cut by rows
   HF_PRODUCT,      // a vector, times the one whose name has "_norm" in the place of "_proj"
   HF_KEY_INTEGERS, // integers of 64 bits become a key
@@ -212,21 +221,22 @@ enum hf_op {
   HF_SQUEEZED = 512,                 // without axes of one element
   HF_EXP = 2048,                     // v becomes exp(v)
   HF_WIDE = 1024,                    // computed in floats, not in the stored precision
+  HF_WOVEN_HALVES = 4096,            // HF_HEADS_OF: then interleaves the two halves of each head's rows
 };
 // A name in the folder, without .weight or .bias unless this name or `to` has it. * stands for a number that `to`
 // repeats, and # for an expert's number. A name in two consecutive rules becomes two tensors.
 typedef struct hf_rule {
   const char *from, *to;
   unsigned op;                       // enum hf_op
-  // HF_WEAVE: the key with the number of heads. HF_TILE: keys separated by spaces: groups, heads, rows of a head (or
-  // one). HF_COLLECT: products of keys ("a*b"), the rows of each part; the first key is the number of groups.
-  // HF_RANKS: products of keys, the rows of each group.
-  // HF_UNGROUP: groups, then the heads of each part. HF_FIRST: heads, and the number of first rows of each. HF_STACK:
-  // the number of matrices or vectors, if it is not that of experts. HF_PADDED: the number of rows. HF_IN_ROWS: the
-  // number of rows; NULL: a row for each number. HF_MATRICES: the number of matrices. HF_JOIN: the
+  // HF_WEAVE: the key with the number of heads, or "/KEY": with the rows of each. HF_TILE: keys separated by spaces:
+  // groups, heads, rows of a head (or one). HF_COLLECT: products of keys ("a*b"), the rows of each part; the first key
+  // is the number of groups. HF_RANKS: products of keys, the rows of each group. HF_UNGROUP: groups, then the heads of
+  // each part. HF_HEADS_OF: these after the part's number, from 0 on. HF_FIRST: heads, and the number of first rows of
+  // each. HF_STACK: the number of matrices or vectors, if it is not that of experts. HF_PADDED: the number of rows.
+  // HF_IN_ROWS: the number of rows; NULL: a row for each number. HF_MATRICES: the number of matrices. HF_JOIN: the
   // number of parts. HF_FROM_ROW: the number; absent: 0. HF_PART: "I/N", part I of N, from 0 on. HF_FULL: the number;
-  // NULL: 1. HF_TIMES: a list [[end, factor, factor], ...], each for the rows before `end`.
-  // "A|B": A for layers of kind 0 (hf.kinds), B for others.
+  // NULL: 1. HF_TIMES: a list [[end, factor, factor], ...], each for the rows before `end`. "A|B": A for layers of kind
+  // 0 (hf.kinds), B for others.
   const char *heads;
 } hf_rule;
 enum hf_kind { HF_U32, HF_F32_KEY, HF_BOOL, HF_LAYERS };   // HF_LAYERS: HF_U32 plus hf.n_further
@@ -242,6 +252,7 @@ enum hf_vocab {
   HF_VOCAB_DOTS3,
   HF_VOCAB_CHATGLM,
   HF_VOCAB_SOLAR,
+  HF_VOCAB_INTERNLM2,
   HF_VOCAB_INTERNLM3,
   HF_VOCAB_LLAMA,
   HF_VOCAB_GEMMA,
@@ -252,6 +263,7 @@ enum hf_vocab {
   HF_VOCAB_NEMOTRON,
   HF_VOCAB_HUNYUAN,
   HF_VOCAB_HUNYUAN_MOE,
+  HF_VOCAB_QWEN,
   HF_VOCAB_KIMI,
   HF_VOCAB_KIMI_K3,
   HF_VOCAB_LAGUNA,
@@ -338,7 +350,7 @@ typedef struct hf_class {
 // Each table ends with a row without a name.
 extern const hf_class hf_classes_qwen[], hf_classes_moe[], hf_classes_gemma[], hf_classes_masked[], hf_classes_t5[],
   hf_classes_more[], hf_classes_norms[], hf_classes_recurrent[], hf_classes_delta[], hf_classes_encoders[],
-  hf_classes_windows[], hf_classes_mixtures[], hf_classes_coded[];
+  hf_classes_windows[], hf_classes_mixtures[], hf_classes_coded[], hf_classes_earlier[];
 
 int hf_find_class(hf *h, error *err);
 int hf_put_keys(hf *h, error *err);

@@ -10,7 +10,7 @@
 
 enum { COUNT_MOST = 1 << 20, WORDS_MOST = 8 };             // so that the product of three fits
 
-int64_t hf_ordered(const hf_order *o, int64_t i) {
+static int64_t ordered_by_slices(const hf_order *o, int64_t i) {
   for (size_t k = 0; k < o->n; k++) {
     const hf_slice *s = &o->at[k];
     int64_t inner = s->n[1] * s->n[2], all = s->n[0] * inner;
@@ -21,20 +21,26 @@ int64_t hf_ordered(const hf_order *o, int64_t i) {
   return i;
 }
 
+int64_t hf_ordered(const hf_order *o, int64_t i) {
+  for (; o; o = o->of) i = ordered_by_slices(o, i);
+  return i;
+}
+
 static void add_slice(hf_order *o, hf_slice s) { o->at[o->n++] = s; }
 
 // ---- counts in rules ------------------------------------------------------------------------------------------------
 
 typedef struct counts { int64_t at[WORDS_MOST]; size_t n; } counts;
 
-// Reads a product of keys: "linear_num_key_heads*linear_key_head_dim"; first: the value of the first key.
+// Reads a product of keys and numbers: "linear_num_key_heads*linear_key_head_dim"; first: its first factor.
 static int read_product(const hf *h, const char *word, size_t n, int64_t *out, int64_t *first, error *err) {
   *out = 1;
   for (const char *at = word; at < word + n;) {
     const char *star = memchr(at, '*', (size_t)(word + n - at)), *end = star ? star : word + n;
     const char *key = arena_strndup(h->arena, at, (size_t)(end - at));
-    uint32_t v;
-    if (hf_need_u32(h, key, &v, err)) return -1;
+    char *rest;
+    uint32_t v = (uint32_t)strtoul(key, &rest, 10);
+    if (*rest && hf_need_u32(h, key, &v, err)) return -1;
     if (v > COUNT_MOST) return hf_fail(h, "config.json", key, err, "%u is more than %d", v, COUNT_MOST);
     if (at == word) *first = v;
     *out *= v;
@@ -66,11 +72,18 @@ static int does_not_fit(const hf *h, const hf_source *s, const char *words, int6
 // ---- orders ---------------------------------------------------------------------------------------------------------
 
 static int weave(const hf *h, const hf_source *s, const char *key, int64_t n, hf_order *o, error *err) {
-  uint32_t heads;
-  if (hf_need_u32(h, key, &heads, err)) return -1;
-  if (n % (2 * (int64_t)heads)) return does_not_fit(h, s, key, n, err);
-  int64_t of_head = n / heads;
-  add_slice(o, (hf_slice){0, {heads, of_head / 2, 2}, {of_head, 1, of_head / 2}});
+  uint32_t count;
+  bool size = *key == '/';
+  if (hf_need_u32(h, key + size, &count, err)) return -1;
+  int64_t of_head = size ? count : n / count;
+  if (n % count || of_head % 2) return does_not_fit(h, s, key, n, err);
+  add_slice(o, (hf_slice){0, {n / of_head, of_head / 2, 2}, {of_head, 1, of_head / 2}});
+  return 0;
+}
+
+static int weave_row(const hf *h, const hf_source *s, int64_t n, hf_order *o, error *err) {
+  if (n % 2) return does_not_fit(h, s, "two halves", n, err);
+  add_slice(o, (hf_slice){0, {1, n / 2, 2}, {0, 1, n / 2}});
   return 0;
 }
 
@@ -158,6 +171,29 @@ static int ungroup_heads(const hf *h, const hf_source *s, const char *words, int
   return 0;
 }
 
+// Rows are in groups, each with the heads of several parts. Takes one part of all groups: words begin with its number.
+static int take_heads(hf *h, const hf_source *s, const hf_rule *r, int64_t *n, hf_order *o, error *err) {
+  char *words;
+  counts c;
+  int64_t groups, part = strtol(r->heads, &words, 10), of_group = 0, before = 0;
+  if (read_counts(h, words + strspn(words, " "), &c, &groups, err)) return -1;
+  for (size_t i = 1; i < c.n; i++) {
+    if (c.at[i] % groups) return does_not_fit(h, s, r->heads, *n, err);
+    if ((int64_t)i <= part) before += c.at[i] / groups;
+    of_group += c.at[i] / groups;
+  }
+  int64_t size = *n / (groups * of_group), heads = c.at[part + 1] / groups;
+  if (size * groups * of_group != *n || ((r->op & HF_WOVEN_HALVES) && size % 2))
+    return does_not_fit(h, s, r->heads, *n, err);
+  add_slice(o, (hf_slice){before * size, {groups, 1, heads * size}, {of_group * size, 0, 1}});
+  *n = groups * heads * size;
+  if (!(r->op & HF_WOVEN_HALVES)) return 0;
+  hf_order *taken = ARENA_NEW(h->arena, hf_order);
+  *taken = *o;
+  *o = (hf_order){1, {{0, {groups * heads, size / 2, 2}, {size, 1, size / 2}}}, taken};
+  return 0;
+}
+
 // Whether a bias belongs to a matrix whose rows are in parts: nothing says that the bias is.
 static bool has_ranked_matrix(const hf *h, const hf_source *s) {
   void *w = NULL;
@@ -216,11 +252,13 @@ static int take_second_rows(const hf *h, const hf_source *s, hf_made *m, int64_t
 int hf_set_order(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, error *err) {
   enum hf_op op = r->op & HF_OP_MASK;
   if (op == HF_ROWS_EVEN || op == HF_ROWS_ODD) return take_second_rows(h, s, m, op == HF_ROWS_ODD, err);
-  bool in_rows = op == HF_TILE_IN_ROWS || m->t.n_dims == 1;
+  bool in_rows = op == HF_TILE_IN_ROWS || op == HF_WEAVE_IN_ROWS || m->t.n_dims == 1;
   hf_order *o = in_rows ? &m->columns : &m->order;
   int64_t *n = in_rows ? &m->t.ne[0] : &m->t.ne[1];
   if (m->t.n_dims > 2) return does_not_fit(h, s, r->heads, m->rows, err);
   int status = op == HF_WEAVE ? weave(h, s, r->heads, *n, o, err)
+               : op == HF_WEAVE_IN_ROWS ? weave_row(h, s, *n, o, err)
+               : op == HF_HEADS_OF ? take_heads(h, s, r, n, o, err)
                : op == HF_WEAVE_QK ? weave_two(h, s, r->heads, *n, o, err)
                : op == HF_FROM_ROW ? take_rows_from(h, s, r->heads, n, o, err)
                : op == HF_RANKS ? collect_from_ranks(h, s, r->heads, *n, o, err)

@@ -218,11 +218,22 @@ static const char *kimi_token(const hf *h, const json_t *settings, uint64_t i) {
   return arena_strdup(h->arena, text ? text : arena_printf(h->arena, "<|reserved_token_%" PRIu64 "|>", i));
 }
 
+static const char *qwen_token(const hf *h, const json_t *settings, uint64_t i) {
+  enum { EXTRA = 205 };
+  static const char *const first[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
+  (void)settings;
+  uint64_t k = i - h->n_ranks;
+  if (k < COUNT(first)) return first[k];
+  k -= COUNT(first);
+  return k < EXTRA ? arena_printf(h->arena, "<|extra_%" PRIu64 "|>", k) : NULL;
+}
+
 static const struct kind {
   const char *file, *class, *pre;
   const char *(*special)(const hf *h, const json_t *settings, uint64_t i);   // NULL: token i is unused
 } kinds[] = {{"hy.tiktoken", "HYTokenizer", "hunyuan", hunyuan_token},
-             {"tiktoken.model", "TikTokenTokenizer", "kimi-k2", kimi_token}};
+             {"tiktoken.model", "TikTokenTokenizer", "kimi-k2", kimi_token},
+             {"qwen.tiktoken", "QWenTokenizer", "qwen2", qwen_token}};
 
 static int put_list(hf *h, const struct kind *k, const rank_list *l, const json_t *settings, error *err) {
   if (l->n > h->n_vocab)
@@ -265,9 +276,21 @@ int hf_put_ranks(hf *h, const json_t *settings, bool *found, error *err) {
   return status;
 }
 
+// The first special token of Qwen 1 is the unknown one, and, if config.json names no token, begins and ends a text.
+static void put_qwen_roles(hf *h) {
+  const char *name;
+  bool named =
+    hf_value(h, "bos_token_id eos_token_id unk_token_id sep_token_id pad_token_id cls_token_id mask_token_id", &name);
+  if (h->class->vocab != HF_VOCAB_QWEN || h->n_ranks >= h->n_vocab) return;
+  if (!named) gguf_head_u32(h->head, "tokenizer.ggml.bos_token_id", (uint32_t)h->n_ranks);
+  if (!named) gguf_head_u32(h->head, "tokenizer.ggml.eos_token_id", (uint32_t)h->n_ranks);
+  gguf_head_u32(h->head, "tokenizer.ggml.unknown_token_id", (uint32_t)h->n_ranks);
+}
+
 // The token that ends an answer is known by its text (Kimi Linear), and the one that begins a text by its place
 // (HunYuan, whose config.json has another).
 void hf_put_rank_roles(hf *h, const json_t *settings) {
+  put_qwen_roles(h);
   const json_t *said = json_object_get(settings, "eos_token");
   const char *name, *end = json_string_value(json_is_object(said) ? json_object_get(said, "content") : said);
   uint64_t bos = h->n_ranks + HUNYUAN_BOS;

@@ -39,9 +39,11 @@ static bool read_wire_field(wire *w, field *f) {
   return true;
 }
 
-// The text of a piece, valid UTF-8 without NUL.
+// The text of a piece, valid UTF-8 without NUL. The piece that is NUL itself (InternLM2 has one) gets the converter's
+// sign for it, U+1F409.
 static const char *piece_text(const hf *h, wire w) {
   size_t n = (size_t)(w.end - w.at);
+  if (n == 1 && !*w.at) return "\xF0\x9F\x90\x89";
   for (size_t i = 0, step; i < n; i += step)
     if (!w.at[i] || !(step = gguf_utf8_char((const char *)w.at + i, n - i))) return NULL;
   return n ? arena_strndup(h->arena, (const char *)w.at, n) : "";

@@ -292,14 +292,19 @@ static void find_muse_roles(const hf *h, const json_t *tokenizer, role_list *r) 
     if (is_text(text_in(said, "content"), "<|eot|>")) r->id[EOT] = json_integer_value(json_object_get(said, "id"));
 }
 
-// The token that ends an answer of InternLM3, if there is one and it is special.
-static void find_internlm3_roles(const hf *h, const json_t *settings, role_list *r) {
+// The token that ends an answer of InternLM, if there is one (and, in version 3, it is special).
+static void find_internlm_roles(const hf *h, const json_t *tokenizer, const json_t *settings, role_list *r) {
+  static const char end[] = "<|im_end|>";
   const char *id;
   json_t *said;
-  if (h->class->vocab != HF_VOCAB_INTERNLM3 || r->id[EOS] < 0) return;
+  size_t k;
+  bool two = h->class->vocab == HF_VOCAB_INTERNLM2;
+  if (!two && (h->class->vocab != HF_VOCAB_INTERNLM3 || r->id[EOS] < 0)) return;
   json_object_foreach(json_object_get(settings, "added_tokens_decoder"), id, said)
-    if (is_text(text_in(said, "content"), "<|im_end|>") && json_is_true(json_object_get(said, "special")))
+    if (is_text(text_in(said, "content"), end) && (two || json_is_true(json_object_get(said, "special"))))
       r->id[EOS] = strtol(id, NULL, 10);
+  json_array_foreach(two ? json_object_get(tokenizer, "added_tokens") : NULL, k, said)
+    if (is_text(text_in(said, "content"), end)) r->id[EOS] = json_integer_value(json_object_get(said, "id"));
 }
 
 static int put_roles(hf *h, const json_t *tokenizer, const json_t *settings, error *err) {
@@ -310,7 +315,7 @@ static int put_roles(hf *h, const json_t *tokenizer, const json_t *settings, err
   if (find_glm_roles(h, tokenizer, &r, err)) return -1;
   find_laguna_roles(h, &r);
   find_muse_roles(h, tokenizer, &r);
-  find_internlm3_roles(h, settings, &r);
+  find_internlm_roles(h, tokenizer, settings, &r);
   for (int i = 0; i < ROLES; i++) {
     if (r.id[i] < 0 || i == CLS) continue;                 // GGUF has no CLS here: it is BOS
     if ((uint64_t)r.id[i] >= h->n_vocab && h->pieces) continue;
@@ -447,10 +452,14 @@ static int put_wordpiece(hf *h, const json_t *tokenizer, error *err) {
 
 // ---- SentencePiece --------------------------------------------------------------------------------------------------
 
+// Classes whose added tokens are as tokenizer.json has them.
+static bool takes_added(const hf *h) {
+  return h->class->vocab == HF_VOCAB_PHI3 || h->class->vocab == HF_VOCAB_INTERNLM2;
+}
+
 static int put_spm_piece(hf *h, hf_pieces *p, uint64_t i, const char *text, int32_t kind) {
   if (i >= p->n) return 0;           // the converter ignores it as well: the vocabulary is too small
-  p->text[i] = kind == USER_DEFINED && h->class->vocab != HF_VOCAB_PHI3 ? plain_spaces(h, text)
-                                                                        : arena_strdup(h->arena, text);
+  p->text[i] = kind == USER_DEFINED && !takes_added(h) ? plain_spaces(h, text) : arena_strdup(h->arena, text);
   p->score[i] = -1000;
   p->kind[i] = kind;
   return 0;
@@ -463,7 +472,7 @@ static int put_added_piece(hf *h, hf_pieces *p, const char *file, int64_t id, co
     return hf_fail(h, file, file == settings_name ? "added_tokens_decoder" : "added_tokens", err,
                    "one has no content or no number");
   bool control = json_is_true(json_object_get(said, "special")) ||
-                 (h->class->vocab != HF_VOCAB_PHI3 && looks_special(text));
+                 (!takes_added(h) && looks_special(text));
   return put_spm_piece(h, p, (uint64_t)id, text, control ? CONTROL : USER_DEFINED);
 }
 
@@ -483,7 +492,7 @@ static int put_added_pieces(hf *h, hf_pieces *p, const json_t *tokenizer, const 
     long long id = strtoll(key, &end, 10);
     if (!status) status = put_added_piece(h, p, settings_name, *end || !*key ? -1 : id, v, err);
   }
-  if (h->class->vocab == HF_VOCAB_PHI3)
+  if (takes_added(h))
     json_array_foreach(json_object_get(tokenizer, "added_tokens"), i, v) {
       const json_t *id = json_object_get(v, "id");
       if (!status)
@@ -531,6 +540,7 @@ static int put_spm(hf *h, const hf_pieces *known, const json_t *tokenizer, const
     p.text[i] = is ? known->text[i] : arena_printf(h->arena, "[PAD%" PRIu64 "]", i);
     p.score[i] = is ? known->score[i] : -10000;
     p.kind[i] = is ? known->kind[i] : UNUSED;
+    if (h->class->vocab == HF_VOCAB_INTERNLM2 && !strncmp(p.text[i], "[UNUSED", 7)) p.kind[i] = UNUSED;
   }
   if (aligned && p.n <= 4) return hf_fail(h, "config.json", "vocab_size", err, "%" PRIu64 " is too few", p.n);
   if (aligned) {
@@ -650,6 +660,8 @@ static int put_word_list(hf *h, const json_t *tokenizer, json_t *settings, error
                    "is missing, and tokenizer.json has no vocabulary of Unigram");
   if ((kind == HF_VOCAB_LLAMA || kind == HF_VOCAB_INTERNLM3) && json_is_boolean(prefix))
     gguf_head_bool(h->head, "tokenizer.ggml.add_space_prefix", json_is_true(prefix));
+  if (pieces && kind == HF_VOCAB_INTERNLM2)
+    gguf_head_bool(h->head, "tokenizer.ggml.add_space_prefix", pieces->space_before);
   if (pieces && kind == HF_VOCAB_GEMMA) gguf_head_bool(h->head, "tokenizer.ggml.add_space_prefix", false);
   h->pieces = pieces;
   return pieces ? put_spm(h, pieces, tokenizer, settings, err) : put_bpe(h, tokenizer, settings, err);

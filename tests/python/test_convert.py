@@ -18,8 +18,8 @@ THREADS = 2
 RECORDS = {p.stem: json.loads(p.read_text(encoding="utf-8")) for p in sorted((Path(__file__).resolve().parents[1] / "records" / "folders").glob("*.json"))}
 folders = load_tool("make_folder")
 # What differs: docs/convert.md
-BARE = ("gemma", "gemma2", "gptneox", "phi2", "stablelm", "falcon", "minicpm3")        # files of the converter have no base of rotation
-OURS = {"general.name", "gemma3.attention.scale", "gpt2.attention.head_count_kv", "gptneox.attention.head_count_kv", "phimoe.rope.scaling.attn_factor", *(f"{arch}.rope.freq_base" for arch in BARE)}
+BARE = ("gemma", "gemma2", "gptneox", "phi2", "stablelm", "falcon", "minicpm3", "orion")        # files of the converter have no base of rotation
+OURS = {"general.name", "gemma3.attention.scale", "gpt2.attention.head_count_kv", *(f"{arch}.attention.head_count_kv" for arch in ("gptneox", "baichuan", "qwen")), "phimoe.rope.scaling.attn_factor", *(f"{arch}.rope.freq_base" for arch in BARE)}
 THEIRS = {"gemma": {"tokenizer.ggml.eot_token_id"}, "lladamoe": {"tokenizer.ggml.mask_token_id"}}
 
 
@@ -119,7 +119,7 @@ def test_weights_in_several_files(run_weft, tmp_path):
 
 @pytest.mark.parametrize("kind, dtype", [("qwen3", "BF16"), ("llama", "F32"), ("gemma3-seeing", "BF16"), ("olmo3", "F16"),
                                          ("qwen35-seeing", "BF16"), ("qwen35moe-seeing", "F16"), ("qwen3next", "F32"), ("deepseek2", "F32"), ("deepseek3", "BF16"), ("granitemoeshared", "F16"), ("glm4moe", "BF16"), ("erniemoe", "F32"),
-                                         ("gemma4", "BF16"), ("gemma4-seeing", "F32"), ("gemma3n-seeing", "BF16"), ("kimilinear", "F32"), ("glm5next", "BF16"), ("minicpm3", "BF16"), ("deepseek32", "F32"), ("hyv3", "BF16"), ("mellum", "F32"), ("mimo2", "BF16"), ("cohere2moe", "F32"), ("laguna", "BF16"), ("granitemoeswa", "BF16"), ("minimax-m3", "BF16"), ("dbrx", "F32"), ("museglimmer", "BF16"), ("hrm", "F32"), ("hyv4", "F32"), ("glm4lite", "F32"), ("deepseek4", "BF16"), ("glm", "BF16"), ("ling2", "F32"), ("mimo2-fused", "BF16"), ("step37", "F32"), ("kimik3", "BF16"), ("ling3", "BF16"), ("dots3", "BF16"), ("qwen4exp", "F32"), ("graniteswitch", "F32"), ("hunyuanmoe", "BF16"), ("qwen3vl-seeing", "BF16"), ("lfm2", "F32"), ("gpt-oss-mxfp4", "BF16"), ("llama-nvfp4", "BF16"), ("qwen3moe-nvfp4", "F32"), ("nanbeige", "F32"), ("pangu", "BF16"), ("maincoder", "F32"), ("plm", "BF16"), ("sarvam", "F32"), ("grovemoe", "BF16"), ("smallthinker", "F32"), ("maple", "BF16"), ("spark", "F32")])
+                                         ("gemma4", "BF16"), ("gemma4-seeing", "F32"), ("gemma3n-seeing", "BF16"), ("kimilinear", "F32"), ("glm5next", "BF16"), ("minicpm3", "BF16"), ("deepseek32", "F32"), ("hyv3", "BF16"), ("mellum", "F32"), ("mimo2", "BF16"), ("cohere2moe", "F32"), ("laguna", "BF16"), ("granitemoeswa", "BF16"), ("minimax-m3", "BF16"), ("dbrx", "F32"), ("museglimmer", "BF16"), ("hrm", "F32"), ("hyv4", "F32"), ("glm4lite", "F32"), ("deepseek4", "BF16"), ("glm", "BF16"), ("ling2", "F32"), ("mimo2-fused", "BF16"), ("step37", "F32"), ("kimik3", "BF16"), ("ling3", "BF16"), ("dots3", "BF16"), ("qwen4exp", "F32"), ("graniteswitch", "F32"), ("hunyuanmoe", "BF16"), ("deepseek1", "BF16"), ("ling1", "F32"), ("internlm2", "F32"), ("baichuan", "BF16"), ("orion", "F32"), ("qwen1", "BF16"), ("qwen3vl-seeing", "BF16"), ("lfm2", "F32"), ("gpt-oss-mxfp4", "BF16"), ("llama-nvfp4", "BF16"), ("qwen3moe-nvfp4", "F32"), ("nanbeige", "F32"), ("pangu", "BF16"), ("maincoder", "F32"), ("plm", "BF16"), ("sarvam", "F32"), ("grovemoe", "BF16"), ("smallthinker", "F32"), ("maple", "BF16"), ("spark", "F32")])
 def test_a_folder_runs_as_its_file_does(run_weft, tmp_path, kind, dtype):
     source = folders.write(tmp_path / kind, RECORDS[kind], dtype)
     convert(run_weft, source, tmp_path / "out.gguf", "--outtype", dtype.lower())
@@ -182,19 +182,19 @@ def test_words_are_cut_as_tokenizer_json_says(run_weft, tmp_path, pre):
         assert json.loads(ours.out) == theirs.encode(text, add_special_tokens=False).ids, text
 
 
-@pytest.mark.parametrize("kind", ["kimilinear", "kimik25", "hunyuanmoe"])
+@pytest.mark.parametrize("kind", ["kimilinear", "kimik25", "hunyuanmoe", "qwen1"])
 def test_a_vocabulary_of_ranks(run_weft, tmp_path, kind):
     """tiktoken's own program makes the same tokens; special tokens are those of the Python class that the folder names."""
     tiktoken = pytest.importorskip("tiktoken")
-    source, tokens = folders.write(tmp_path / kind, RECORDS[kind]), folders.rank_tokens()
-    pattern = folders.QWEN2 if kind == "hunyuanmoe" else r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-    special = {"<|bos|>": 272, "<|eos|>": 273, "<|extra_44|>": 319} if kind == "hunyuanmoe" else {"[BOS]": 270, "<|im_end|>": 272, "<|reserved_token_525|>": 525}
+    source, tokens = folders.write(tmp_path / kind, RECORDS[kind]), folders.rank_tokens(kind != "qwen1")
+    pattern = folders.QWEN2 if kind in ("hunyuanmoe", "qwen1") else r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    special = {"<|im_end|>": 271, "<|extra_204|>": 476} if kind == "qwen1" else {"<|bos|>": 272, "<|eos|>": 273, "<|extra_44|>": 319} if kind == "hunyuanmoe" else {"[BOS]": 270, "<|im_end|>": 272, "<|reserved_token_525|>": 525}
     theirs = tiktoken.Encoding("own", pat_str=pattern, mergeable_ranks={t: i for i, t in enumerate(tokens)}, special_tokens=special)
     for text in ("def f(a): return a if DEF else 12345\n\n   \u4e16\u754creturn \u00e9 x\u00e9y returns'LL", "".join(special)):
         ours = run_weft(["tokenize", "-m", source, "-p", text, "--ids", "--no-bos", "--parse-special"])
         assert ours.returncode == 0, ours.err
         assert json.loads(ours.out) == theirs.encode(text, allowed_special="all"), text
-    assert keys_of(convert(run_weft, source, tmp_path / "out.gguf"))["tokenizer.ggml.eos_token_id"][1] == {"kimilinear": 272, "kimik25": 1, "hunyuanmoe": 2}[kind]
+    assert keys_of(convert(run_weft, source, tmp_path / "out.gguf"))["tokenizer.ggml.eos_token_id"][1] == {"kimilinear": 272, "kimik25": 1, "hunyuanmoe": 2, "qwen1": 269}[kind]
 
 
 @pytest.mark.parametrize("change, expected", [

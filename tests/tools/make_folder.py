@@ -109,14 +109,14 @@ def unigram(kind=1):
     return message(*((1, p) for p in all_), (2, message((3, kind), (4, len(texts)), (40, 2), (41, 0xffffffffffffffff), (42, 1), (43, 0))), (3, message((1, "own"), (2, CHANGES), (3, 1), (4, 1))))
 
 
-def rank_tokens():
-    """Tokens of a vocabulary in tiktoken's format: bytes, what MERGES join, and one that no two others make."""
+def rank_tokens(lone=True):
+    """Tokens of a vocabulary in tiktoken's format: bytes, what MERGES join, and (lone) one that no two others make."""
     byte = {c: bytes([b]) for b, c in zip([*range(33, 127), *range(161, 173), *range(174, 256), *[b for b in range(256) if not (33 <= b < 127 or 161 <= b < 173 or b > 173)]], alphabet())}
-    return [*(bytes([b]) for b in range(256)), *(b"".join(byte[c] for c in m.replace(" ", "")) for m in MERGES), "x\u00e9y".encode()]
+    return [*(bytes([b]) for b in range(256)), *(b"".join(byte[c] for c in m.replace(" ", "")) for m in MERGES), *(["x\u00e9y".encode()] if lone else [])]
 
 
-def ranks():
-    return "".join(f"{base64.b64encode(t).decode()} {i}\n" for i, t in enumerate(rank_tokens()))
+def ranks(lone=True):
+    return "".join(f"{base64.b64encode(t).decode()} {i}\n" for i, t in enumerate(rank_tokens(lone)))
 
 
 def settings(**more):
@@ -235,7 +235,7 @@ def write(folder, record, dtype="BF16", files=1, floats=False):
     elif record.get("aligned"):
         (folder / "sentencepiece.bpe.model").write_bytes(unigram())
     elif record.get("ranks"):
-        (folder / record["ranks"]).write_text(ranks())
+        (folder / record["ranks"]).write_text(ranks(record["ranks"] != "qwen.tiktoken"))
     elif record.get("pieces"):
         (folder / "tokenizer.model").write_bytes(pieces())
     else:

@@ -16,6 +16,7 @@ import types
 from pathlib import Path
 
 import make_folder
+import numpy as np
 
 SMALL = {"vocab_size": 320, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64, "rope_theta": 500000.0}
@@ -293,6 +294,53 @@ SARVAM = {"architectures": ["SarvamMoEForCausalLM"], "num_experts": 4, "num_shar
           **dict.fromkeys(("n_routed_experts", "n_shared_experts", "num_mtp_layers", "num_nextn_predict_layers", "attention_bias", "partial_rotary_factor"))}
 
 
+def in_parts(tensors, whole, groups, heads, size):
+    """Queries, keys and values of a matrix whose rows are groups of heads: of queries, then of keys, then of values."""
+    out = {n: x for n, x in tensors.items() if whole not in n}
+    for name in [n for n in tensors if whole in n]:
+        x = tensors[name].reshape(groups, sum(heads) // groups, size, -1)
+        at, end = 0, name.rsplit(".", 1)[1]
+        for part, n in zip("qkv", heads):
+            out[name.split(whole)[0] + f"self_attn.{part}_proj.{end}"] = x[:, at:at + n // groups].reshape(n * size, *tensors[name].shape[1:])
+            at += n // groups
+    return out
+
+
+def renamed(tensors, names):
+    for a, b in names:
+        tensors = {n.replace(a, b): x for n, x in tensors.items()}
+    return tensors
+
+
+def as_qwen2moe(tensors):
+    """Shared experts of Qwen 2's mixture have a gate: one half, if its vector is zero. There are biases."""
+    out = renamed(tensors, [("shared_experts", "shared_expert"), ("word_embeddings", "embed_tokens"), ("attention.dense", "self_attn.o_proj")])
+    for name in list(out):
+        if "shared_expert.down_proj" in name:
+            out[name] = 2 * out[name]
+            out[name.replace("shared_expert.down_proj", "shared_expert_gate")] = np.zeros((1, 64), np.float32)
+        if name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight")):
+            out[name.replace("weight", "bias")] = np.zeros(len(out[name]), np.float32)
+    return out
+
+
+DEEPSEEK = {"num_hidden_layers": 3, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 64, "mlp_only_layers": [0]}
+DEEPSEEK_SAID = {"first_k_dense_replace": 1, "num_experts": None, "n_routed_experts": 4, "n_shared_experts": 2, "shared_expert_intermediate_size": None, "mlp_only_layers": None, "norm_topk_prob": False, "moe_layer_freq": 1, "scoring_func": "softmax",
+                 **dict.fromkeys(("decoder_sparse_step", "layer_types", "qkv_bias", "rope_parameters", "use_sliding_window", "sliding_window", "max_window_layers"))}
+DEEPSEEK_NAMES = [("shared_expert.", "shared_experts.")]
+LING1_NAMES = [("embed_tokens", "word_embeddings"), ("self_attn.o_proj", "attention.dense")]
+NO_QKV = tuple(f"{n}_proj.{end}" for n in "qkv" for end in ("weight", "bias"))
+INTERNLM2_NAMES = [("model.embed_tokens", "model.tok_embeddings"), ("lm_head", "output"), ("input_layernorm", "attention_norm"), ("post_attention_layernorm", "ffn_norm"), ("self_attn.o_proj", "attention.wo"),
+                   ("mlp.gate_proj", "feed_forward.w1"), ("mlp.down_proj", "feed_forward.w2"), ("mlp.up_proj", "feed_forward.w3")]
+INTERNLM2 = {"5": {"content": "<|im_start|> x", "special": False}, "260": {"content": "<|im_end|>", "special": True}, "261": {"content": "<|pad|>", "special": False}}
+QWEN1_NAMES = [("model.embed_tokens", "transformer.wte"), ("model.norm", "transformer.ln_f"), ("model.layers.", "transformer.h."), ("input_layernorm", "ln_1"), ("post_attention_layernorm", "ln_2"), ("self_attn.o_proj", "attn.c_proj"),
+               ("mlp.gate_proj", "mlp.w2"), ("mlp.up_proj", "mlp.w1"), ("mlp.down_proj", "mlp.c_proj")]
+
+
+def back(names):
+    return [(b, a) for a, b in reversed(names)]
+
+
 KINDS = {   # name: class of the model, of its configuration, what this has; what the folder has besides, and how it is converted
     "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", {"head_dim": 32, "tie_word_embeddings": True}),
     "qwen3-yarn": ("Qwen3ForCausalLM", "Qwen3Config", {"head_dim": 32, "rope_parameters": YARN}),
@@ -478,6 +526,23 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
     "kimik3": ("KimiLinearForCausalLM", "KimiLinearConfig", KIMI, {**KIMI_RANKS, "as_is": True, "answers": False, "without": ("",), "besides": k3_tensors(), "coded": in_mxfp4_pairs, "said": K3_SAID}),
     "ling2": ("Glm4MoeForCausalLM", "Glm4MoeConfig", {"head_dim": 16, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "routed_scaling_factor": 2.5, "use_qk_norm": True, "first_k_dense_replace": 1, "n_group": 2, "topk_group": 1, "pad_token_id": 0},
               {"as_is": True, "said": LING, "after": {"eh_proj": [64, 128], "enorm": [64], "hnorm": [64], "final_layernorm": [64]}, "names": LING_NAMES, "without": ("q_proj.weight", "k_proj.weight", "v_proj.weight"), "besides": LING_BESIDES}),
+    "deepseek1": ("Qwen2MoeForCausalLM", "Qwen2MoeConfig", DEEPSEEK, {"as_is": True, "names": DEEPSEEK_NAMES, "without": ("shared_expert_gate.weight", *(f"{n}_proj.bias" for n in "qkv")), "twin": as_qwen2moe,
+                  "said": {"architectures": ["DeepseekForCausalLM"], "model_type": "deepseek", "rope_theta": 10000.0, **DEEPSEEK_SAID}}),
+    "ling1": ("Qwen2MoeForCausalLM", "Qwen2MoeConfig", {**DEEPSEEK, "mlp_only_layers": [], "head_dim": 32, "norm_topk_prob": True}, {"as_is": True, "names": DEEPSEEK_NAMES + LING1_NAMES, "without": ("shared_expert_gate.weight", *NO_QKV),
+              "besides": {f"model.layers.{i}.attention.query_key_value.weight": [256, 64] for i in range(3)}, "twin": lambda t: as_qwen2moe(in_parts(t, "attention.query_key_value", 1, (4, 2, 2), 32)),
+              "said": {**DEEPSEEK_SAID, "architectures": ["BailingMoeForCausalLM"], "first_k_dense_replace": 0, "model_type": "bailing_moe", "num_experts": 4, "n_routed_experts": None, "num_shared_experts": 2, "n_shared_experts": None, "norm_topk_prob": True, "norm_head": False, "use_bias": False,
+                       "use_qkv_bias": False, "rope_theta": 10000.0, "scoring_func": None, "moe_layer_freq": None}}),
+    "internlm2": ("LlamaForCausalLM", "LlamaConfig", {"num_attention_heads": 6, "hidden_size": 96, "vocab_size": 280}, {**WITH_PIECES, "as_is": True, "names": INTERNLM2_NAMES, "without": NO_QKV, "besides": {f"model.layers.{i}.attention.wqkv.weight": [160, 96] for i in range(2)},
+                  "tokenizer_config": {**WITH_PIECES["tokenizer_config"], "eos_token": "</s>", "added_tokens_decoder": INTERNLM2}, "twin": lambda t: renamed(in_parts(t, "attention.wqkv", 2, (6, 2, 2), 16), back(INTERNLM2_NAMES)),
+                  "said": {"architectures": ["InternLM2ForCausalLM"], "model_type": "internlm2", "rope_parameters": None, "rope_theta": 10000, "rope_scaling": {"type": "dynamic", "factor": 2.0}, "bias": False, "head_dim": None, "attention_bias": None, "mlp_bias": None}}),
+    "baichuan": ("LlamaForCausalLM", "LlamaConfig", {"num_key_value_heads": 4}, {**WITH_PIECES, "as_is": True, "without": NO_QKV, "besides": {f"model.layers.{i}.self_attn.W_pack.weight": [192, 64] for i in range(2)},
+                 "twin": lambda t: in_parts(t, "self_attn.W_pack", 1, (4, 4, 4), 16), "said": {"architectures": ["BaichuanForCausalLM"], "model_type": "baichuan", "model_max_length": 512, "num_key_value_heads": None, "rope_parameters": None, "head_dim": None, "attention_bias": None, "mlp_bias": None}}),
+    "orion": ("StableLmForCausalLM", "StableLmConfig", {"partial_rotary_factor": 1.0}, {**WITH_PIECES, "as_is": True, "twin": lambda t: t, "said": {"architectures": ["OrionForCausalLM"], "model_type": "orion", "max_sequence_length": 256, "rms_norm_eps": 1e-5, "attention_bias": False,
+              **dict.fromkeys(("layer_norm_eps", "rope_parameters", "use_parallel_residual", "qk_layernorm", "partial_rotary_factor", "use_qkv_bias"))}}),
+    "qwen1": ("Qwen2ForCausalLM", "Qwen2Config", {"vocab_size": 540, "num_key_value_heads": 4, "rms_norm_eps": 1e-6}, {"ranks": "qwen.tiktoken", "tokenizer_config": make_folder.settings(tokenizer_class="QWenTokenizer", eos_token=None, pad_token=None), "as_is": True, "names": QWEN1_NAMES, "without": NO_QKV,
+              "besides": {name: s for i in range(2) for name, s in biased(f"transformer.h.{i}.attn.c_attn", 192, 64).items()}, "twin": lambda t: renamed(in_parts(renamed(t, [("attn.c_attn", "self_attn.c_attn")]), "self_attn.c_attn", 1, (4, 4, 4), 16), back(QWEN1_NAMES)),
+              "said": {"architectures": ["QWenLMHeadModel"], "model_type": "qwen", "kv_channels": 16, "intermediate_size": 192, "no_bias": True, "rotary_emb_base": 10000, "rotary_pct": 1.0, "scale_attn_weights": True, "seq_length": 512, "use_dynamic_ntk": True, "use_logn_attn": True,
+                       **dict.fromkeys(("num_key_value_heads", "rope_parameters", "layer_types", "hidden_act", "use_sliding_window", "sliding_window", "max_window_layers", "bos_token_id", "eos_token_id", "pad_token_id"))}}),
     "minicpm": ("LlamaForCausalLM", "LlamaConfig", {"rope_parameters": {**LONG, "original_max_position_embeddings": 512}}, {**WITH_PIECES, "as_is": True, "said": {"architectures": ["MiniCPMForCausalLM"], "model_type": "minicpm", "scale_emb": 6, "scale_depth": 1.0, "dim_model_base": 32}}),
     "graniteswitch": ("GraniteMoeSharedForCausalLM", "GraniteMoeSharedConfig", {**SCALES, "shared_intermediate_size": 96, "num_local_experts": 0, "num_experts_per_tok": 0},
                       {"as_is": True, "said": SWITCH, "without": ("",), "besides": switch_tensors()}),
@@ -546,7 +611,18 @@ def mend(base):
     if before.__name__ != "mended":
         modify_tensors.__name__ = "mended"
         stablelm.StableLMModel.modify_tensors = modify_tensors
+        mend_baichuan()
         mend_encoders()
+
+
+def mend_baichuan():
+    """The converter's function calls itself without an end for all tensors but one."""
+    from conversion import baichuan, base
+    of_pack = baichuan.BaichuanModel.modify_tensors
+
+    def modify_tensors(self, x, name, bid):
+        yield from of_pack(self, x, name, bid) if "W_pack" in name else base.TextModel.modify_tensors(self, x, name, bid)
+    baichuan.BaichuanModel.modify_tensors = modify_tensors
 
 
 def mend_encoders():
@@ -570,16 +646,21 @@ def mend_encoders():
 class Ranks:
     """What the converter asks of tokenizers that are Python code in the folder."""
     def __init__(self, folder):
-        self.mergeable_ranks = {t: i for i, t in enumerate(make_folder.rank_tokens())}
+        self.mergeable_ranks = {t: i for i, t in enumerate(make_folder.rank_tokens(not (folder / "qwen.tiktoken").exists()))}
         self.model, n = types.SimpleNamespace(_mergeable_ranks=self.mergeable_ranks), len(self.mergeable_ranks)
         settings, self.vocab_size = json.loads((folder / "tokenizer_config.json").read_text()), json.loads((folder / "config.json").read_text())["vocab_size"]
-        if settings["tokenizer_class"] == "HYTokenizer":
+        if settings["tokenizer_class"] == "QWenTokenizer":
+            self.pre, names = "qwen2", ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *(f"<|extra_{i}|>" for i in range(205))]
+        elif settings["tokenizer_class"] == "HYTokenizer":
             self.pre, names = "hunyuan", ["<|endoftext|>", "<|startoftext|>", "<|bos|>", "<|eos|>", "<|pad|>", *(f"<|extra_{i}|>" for i in range(self.vocab_size - n - 5))]
         else:
             known = {int(i): t["content"] for i, t in settings["added_tokens_decoder"].items()}
             self.pre, names = "kimi-k2", [known.get(i, f"<|reserved_token_{i}|>") for i in range(n, n + 256)]
         self.special_tokens = {t: n + i for i, t in enumerate(names)}
-        self.eos_id = self.special_tokens[settings["eos_token"]]
+        self.eos_id = self.special_tokens.get(settings["eos_token"])
+
+    def get_vocab(self):
+        return {**self.mergeable_ranks, **self.special_tokens}
 
 
 def converter(llama_cpp, *arguments, as_is=False):
@@ -647,6 +728,20 @@ def answer(folder, model, config):
     return {"ids": ids, "logprobs": [round(p, 6) for p in torch.log_softmax(logits.double(), -1).tolist()]}
 
 
+def answer_of_twin(folder, model, config, tensors, twin):
+    """What transformers says in another class, which computes the same with tensors that `twin` makes of the folder's."""
+    arrays = {n: np.frombuffer(make_folder.weights(n, s, "F32"), np.float32).reshape(s) for n, s in tensors.items()}
+    (folder / "config.json").write_text(json.dumps(config))
+    made = {n: np.ascontiguousarray(x, np.float32) for n, x in twin(arrays).items()}
+    make_folder.safetensors(folder / "model.safetensors", {n: ("F32", list(x.shape), x.tobytes()) for n, x in made.items()})
+    import safetensors.torch
+    import transformers
+    known = getattr(transformers, model)(transformers.AutoConfig.from_pretrained(folder)).state_dict()
+    missing = {n for n in known if ".mlp.experts." not in n} ^ {n for n in safetensors.torch.load_file(folder / "model.safetensors") if ".mlp.experts." not in n}
+    assert not missing, missing
+    return answer(folder, model, config)
+
+
 def integers(path):
     """Tensors that are no weights."""
     from safetensors import safe_open
@@ -670,6 +765,7 @@ def record(llama_cpp, name):
     arguments, as_is = more.pop("arguments", []), more.pop("as_is", False)
     inner, tensors = saved.get("text_config", saved), {k: v["shape"] for k, v in head.items() if k != "__metadata__" and not k.endswith(more.get("without", ("#",)))}
     more.pop("without", None)
+    twin, of_twin = more.pop("twin", None), dict(saved)
     if more.pop("further", False):
         tensors = with_further_block(tensors, inner["hidden_size"])
     if more.pop("stacked", False):
@@ -690,6 +786,8 @@ def record(llama_cpp, name):
             source = make_folder.write(Path(folder) / dtype / name, made, dtype)
             if dtype == "F32" and (own_name or model in ("MptForCausalLM", "PhimoeForCausalLM", "MiniMaxForCausalLM")) and (model.endswith(("ForCausalLM", "LMHeadModel")) or "T5For" in model or "Glm5Next" in model or "MiniMaxM3" in model or "Muse" in model or "Step3" in model):
                 made["answer"] = answer(make_folder.write(Path(folder) / "floats" / name, made, dtype, floats=True), model, saved)
+            if dtype == "F32" and twin:
+                made["answer"] = answer_of_twin(make_folder.write(Path(folder) / "twin" / name, made, dtype), model, of_twin, tensors, twin)
             for out in outs:
                 path = Path(folder) / "out.gguf"
                 converter(llama_cpp, source, "--outfile", path, "--outtype", out, *arguments, as_is=as_is)
