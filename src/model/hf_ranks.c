@@ -203,6 +203,14 @@ static void put_merges_of_ranks(hf *h, const rank_list *l) {
 
 // ---- special tokens -------------------------------------------------------------------------------------------------
 
+// A token that tokenizer_config.json describes; NULL: none.
+static const char *said_token(const hf *h, const json_t *settings, uint64_t i) {
+  const json_t *said = json_object_get(json_object_get(settings, "added_tokens_decoder"),
+                                       arena_printf(h->arena, "%" PRIu64, i));
+  const char *text = json_string_value(json_object_get(said, "content"));
+  return text ? arena_strdup(h->arena, text) : NULL;
+}
+
 static const char *hunyuan_token(const hf *h, const json_t *settings, uint64_t i) {
   static const char *const first[] = {"<|endoftext|>", "<|startoftext|>", "<|bos|>", "<|eos|>", "<|pad|>"};
   (void)settings;
@@ -212,10 +220,8 @@ static const char *hunyuan_token(const hf *h, const json_t *settings, uint64_t i
 
 static const char *kimi_token(const hf *h, const json_t *settings, uint64_t i) {
   if (i >= h->n_ranks + RESERVED) return NULL;
-  const json_t *said = json_object_get(json_object_get(settings, "added_tokens_decoder"),
-                                       arena_printf(h->arena, "%" PRIu64, i));
-  const char *text = json_string_value(json_object_get(said, "content"));
-  return arena_strdup(h->arena, text ? text : arena_printf(h->arena, "<|reserved_token_%" PRIu64 "|>", i));
+  const char *text = said_token(h, settings, i);
+  return text ? text : arena_printf(h->arena, "<|reserved_token_%" PRIu64 "|>", i);
 }
 
 static const char *qwen_token(const hf *h, const json_t *settings, uint64_t i) {
@@ -233,7 +239,8 @@ static const struct kind {
   const char *(*special)(const hf *h, const json_t *settings, uint64_t i);   // NULL: token i is unused
 } kinds[] = {{"hy.tiktoken", "HYTokenizer", "hunyuan", hunyuan_token},
              {"tiktoken.model", "TikTokenTokenizer", "kimi-k2", kimi_token},
-             {"qwen.tiktoken", "QWenTokenizer", "qwen2", qwen_token}};
+             {"qwen.tiktoken", "QWenTokenizer", "qwen2", qwen_token},
+             {"tokenizer.model", "ChatGLM4Tokenizer", "chatglm-bpe", said_token}};
 
 static int put_list(hf *h, const struct kind *k, const rank_list *l, const json_t *settings, error *err) {
   if (l->n > h->n_vocab)

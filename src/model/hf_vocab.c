@@ -250,8 +250,22 @@ static void find_role_ids(const hf *h, const json_t *tokenizer, const json_t *se
   }
 }
 
+// The id of a token that tokenizer.json adds or, without that file, tokenizer_config.json. -1: there is none.
+static int64_t added_id(const json_t *tokenizer, const json_t *settings, const char *text) {
+  int64_t id = -1;
+  const char *key;
+  size_t k;
+  json_t *said;
+  json_array_foreach(json_object_get(tokenizer, "added_tokens"), k, said)
+    if (is_text(text_in(said, "content"), text)) id = json_integer_value(json_object_get(said, "id"));
+  if (tokenizer) return id;
+  json_object_foreach(json_object_get(settings, "added_tokens_decoder"), key, said)
+    if (is_text(text_in(said, "content"), text)) id = strtol(key, NULL, 10);
+  return id;
+}
+
 // Special tokens of GLM, Solar Open and dots3-note have fixed names, used if no other id is given.
-static int find_glm_roles(const hf *h, const json_t *tokenizer, role_list *r, error *err) {
+static int find_glm_roles(const hf *h, const json_t *tokenizer, const json_t *settings, role_list *r, error *err) {
   static const struct { enum hf_vocab of; enum role role; const char *text; } glm[] = {
     {HF_VOCAB_GLM, EOS, "<|endoftext|>"},     {HF_VOCAB_GLM, EOT, "<|user|>"},
     {HF_VOCAB_GLM, UNK, "<|endoftext|>"},     {HF_VOCAB_GLM, BOS, "<|endoftext|>"},
@@ -261,14 +275,12 @@ static int find_glm_roles(const hf *h, const json_t *tokenizer, role_list *r, er
     {HF_VOCAB_CHATGLM, EOT, "<|user|>"},      {HF_VOCAB_CHATGLM, UNK, "<|endoftext|>"},
     {HF_VOCAB_SOLAR, EOS, "<|endoftext|>"},   {HF_VOCAB_SOLAR, EOT, "<|endoftext|>"},
     {HF_VOCAB_SOLAR, UNK, "<unk>"},           {HF_VOCAB_SOLAR, BOS, "<|startoftext|>"}};
-  size_t k;
-  json_t *said;
   for (size_t i = 0; i < COUNT(glm); i++) {
-    int64_t id = -1;
-    if (glm[i].of != h->class->vocab) continue;
-    json_array_foreach(json_object_get(tokenizer, "added_tokens"), k, said)
-      if (is_text(text_in(said, "content"), glm[i].text)) id = json_integer_value(json_object_get(said, "id"));
-    if (id < 0) return hf_fail(h, tokenizer_name, "added_tokens", err, "has no %s", glm[i].text);
+    if (glm[i].of != h->class->vocab || (glm[i].of == HF_VOCAB_CHATGLM && h->pieces)) continue;
+    int64_t id = added_id(tokenizer, settings, glm[i].text);
+    if (id < 0)
+      return hf_fail(h, tokenizer ? tokenizer_name : settings_name, tokenizer ? "added_tokens" : "added_tokens_decoder",
+                     err, "has no %s", glm[i].text);
     if (r->id[glm[i].role] < 0) r->id[glm[i].role] = id;
   }
   return 0;
@@ -312,7 +324,7 @@ static int put_roles(hf *h, const json_t *tokenizer, const json_t *settings, err
   read_role_texts(settings, &r);
   read_processor(json_object_get(tokenizer, "post_processor"), &r, 0);
   find_role_ids(h, tokenizer, settings, &r);
-  if (find_glm_roles(h, tokenizer, &r, err)) return -1;
+  if (find_glm_roles(h, tokenizer, settings, &r, err)) return -1;
   find_laguna_roles(h, &r);
   find_muse_roles(h, tokenizer, &r);
   find_internlm_roles(h, tokenizer, settings, &r);
@@ -527,8 +539,23 @@ static void align_pieces(hf_pieces *p) {
 
 enum { XLMR_MASK = 250001 };
 
+// ChatGLM's first three tokens have names of their own, and the tokens after the pieces are in the class's code.
+static void name_chatglm_pieces(hf_pieces *p, uint64_t known) {
+  static const char *const first[] = {"<unk>", "<bos>", "<eos>"};
+  static const char *const after[] = {"[MASK]", "[gMASK]", "[sMASK]", "sop", "eop", "<|system|>", "<|user|>",
+                                      "<|assistant|>", "<|observation|>"};
+  for (uint64_t i = 0; i < COUNT(first) && i < p->n; i++) p->text[i] = first[i];
+  for (uint64_t i = known; i < p->n; i++) {
+    p->score[i] = 0;
+    if (i - known >= COUNT(after)) continue;
+    p->text[i] = after[i - known];
+    p->kind[i] = CONTROL;
+  }
+}
+
 static int put_spm(hf *h, const hf_pieces *known, const json_t *tokenizer, const json_t *settings, error *err) {
   hf_pieces p;
+  bool chatglm = h->class->vocab == HF_VOCAB_CHATGLM;
   bool xlmr = h->class->vocab == HF_VOCAB_XLMR, aligned = xlmr && !known->complete;
   if (count_vocab(h, known->n, err)) return -1;
   if (xlmr && h->n_vocab < known->n) h->n_vocab = known->n;
@@ -550,11 +577,12 @@ static int put_spm(hf *h, const hf_pieces *known, const json_t *tokenizer, const
       p.score[XLMR_MASK] = 0;
       p.kind[XLMR_MASK] = CONTROL;
     }
-  } else if (!known->complete && put_added_pieces(h, &p, tokenizer, settings, err)) return -1;
+  } else if (chatglm) name_chatglm_pieces(&p, known->n);
+  else if (!known->complete && put_added_pieces(h, &p, tokenizer, settings, err)) return -1;
   bool unigram = xlmr || h->class->vocab == HF_VOCAB_UNIGRAM;
   const char *model = unigram ? "t5" : "llama";
   gguf_head_str(h->head, "tokenizer.ggml.model", model, strlen(model));
-  gguf_head_str(h->head, "tokenizer.ggml.pre", "default", 7);
+  gguf_head_str(h->head, "tokenizer.ggml.pre", chatglm ? "chatglm-spm" : "default", chatglm ? 11 : 7);
   gguf_head_strs(h->head, "tokenizer.ggml.tokens", p.text, p.n);
   gguf_head_f32s(h->head, "tokenizer.ggml.scores", p.score, p.n);
   gguf_head_i32s(h->head, "tokenizer.ggml.token_type", p.kind, p.n);
@@ -646,8 +674,9 @@ static int put_word_list(hf *h, const json_t *tokenizer, json_t *settings, error
   hf_pieces *pieces = NULL;
   enum hf_vocab kind = h->class->vocab;
   const json_t *prefix = json_object_get(settings, "add_prefix_space");
-  bool bytes = kind == HF_VOCAB_GLM || kind == HF_VOCAB_CHATGLM || kind == HF_VOCAB_SOLAR || kind == HF_VOCAB_GLM_MOE ||
-               kind == HF_VOCAB_LLADA ||
+  bool ranks = tokenizer || is_text(text_in(settings, "tokenizer_class"), "ChatGLM4Tokenizer");
+  bool bytes = kind == HF_VOCAB_GLM || (kind == HF_VOCAB_CHATGLM && ranks) || kind == HF_VOCAB_SOLAR ||
+               kind == HF_VOCAB_GLM_MOE || kind == HF_VOCAB_LLADA ||
                (kind == HF_VOCAB_PHI3 && is_text(text_in(settings, "tokenizer_class"), "GPT2Tokenizer"));
   if (kind == HF_VOCAB_GEMMA4) return put_gemma4(h, tokenizer, settings, err);
   if (kind != HF_VOCAB_WORDPIECE && !bytes && hf_read_pieces(h, &pieces, err)) return -1;

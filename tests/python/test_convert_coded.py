@@ -5,6 +5,7 @@ import pytest
 from conftest import load_tool
 
 gguf = pytest.importorskip("gguf")
+np = pytest.importorskip("numpy")
 settings = load_tool("../python/test_convert_settings")
 folders, RECORDS, keys, made, put = (getattr(settings, n) for n in ("folders", "RECORDS", "keys", "made", "put"))
 
@@ -28,6 +29,17 @@ folders, RECORDS, keys, made, put = (getattr(settings, n) for n in ("folders", "
     ("maple", {"partial_rotary_factor": 1.5}, "'partial_rotary_factor': is not from 0 to 1"),
     ("spark", {"layer_types": ["sliding_attention", "linear_attention"]}, "'layer_types': has 'linear_attention'"),
     ("spark", {"rope_parameters": {"full_attention": {"rope_theta": 1e4}}}, "'partial_rotary_factor': of full_attention is missing, or not from 0 to 1"),
+    *((k, {key: value}, f"'{key}': {value if isinstance(value, str) else json.dumps(value)}, but files of {arch}") for k, arch, key, value in (
+        ("grok", "grok", "hidden_act", "silu"), ("jais", "jais", "activation_function", "gelu"), ("jais", "jais", "position_embedding_type", "learned"), ("jais", "jais", "mup_scale_qk_dot_by_d", False),
+        *(("chatglm", "chatglm", key, value) for key, value in (("rmsnorm", False), ("add_bias_linear", True), ("multi_query_attention", False), ("post_layer_norm", False), ("apply_residual_connection_post_layernorm", True))))),
+    *((k, {key: None}, f"'{key}': is missing") for k, key in (("grok", "output_multiplier_scale"), ("grok", "beta_fast"), ("jais", "mup_width_scale"), ("jais", "activation_function"), ("talkie", "head_dim"), ("chatglm", "num_attention_heads"))),
+    ("grok", {"rope_type": "dynamic"}, "'rope_type': 'dynamic' is not known"),
+    ("jais", {"mup_embeddings_scale": None}, "'embeddings_scale': is missing"),
+    ("jais", {"mup_output_alpha": None}, "'width_scale': is missing"),
+    ("jais", {"alibi_scaling": {"type": "linear", "factor": 8.0}}, "'alibi_scaling': is another, but files of jais have no key for it"),
+    ("talkie", {"head_dim": 1}, "'head_dim': 4 heads of 1 elements are no such"),
+    ("talkie", {"head_dim": 8}, "has other rows than the parts with factors"),
+    ("chatglm", {"kv_channels": 32}, "'kv_channels': 32 is not the width divided by the heads, 16"),
     ("nanbeige", {"skip_loop_final_norm": 1}, "'skip_loop_final_norm': is not true or false"),
 ])
 def test_settings_without_a_key(run_weft, tmp_path, kind, change, expected):
@@ -69,3 +81,83 @@ def test_other_names_of_classes(run_weft, tmp_path, kind, name):
     expected = made(run_weft, folder, out)
     put(folder, lambda c: c.update(architectures=[name]))
     assert made(run_weft, folder, out) == expected and len(expected[1]) > 10000
+
+
+def with_tensors(folder, record, change):
+    """Writes a folder in F32 whose tensors are changed: {name: (dtype, shape, bytes)}."""
+    source = folders.write(folder, record, "F32")
+    tensors = {n: ("F32", s, folders.weights(n, s, "F32")) for n, s in record["tensors"].items()}
+    change(tensors)
+    folders.safetensors(source / "model.safetensors", tensors)
+    return source
+
+
+def floats_of(run_weft, folder, out):
+    assert run_weft(["convert", folder, out, "--outtype", "f32"]).returncode == 0
+    return {t.name: np.array(t.data) for t in gguf.GGUFReader(out).tensors}
+
+
+def test_a_head_of_jais_that_is_its_embeddings(run_weft, tmp_path):
+    """Both are scaled, each by its factor: the file has two matrices. The converter writes one, and llama.cpp does not open its file."""
+    out, record = tmp_path / "out.gguf", RECORDS["jais"]
+    two = floats_of(run_weft, folders.write(tmp_path / "two" / "jais", record, "F32"), out)
+    one = floats_of(run_weft, with_tensors(tmp_path / "one" / "jais", record, lambda t: t.pop("lm_head.weight")), out)
+    assert one.keys() == two.keys() and (one["token_embd.weight"] == two["token_embd.weight"]).all()
+    config, plain = record["config"], np.frombuffer(folders.weights("transformer.wte.weight", [320, 64], "F32"), np.float32).reshape(320, 64)
+    assert (one["output.weight"] == plain * np.float32(config["mup_output_alpha"] * config["mup_width_scale"])).all()
+
+
+@pytest.mark.parametrize("first, expected", [(2 ** -2.0, 8), (2 ** -1.0, 4), (-1.0, None), (0.0, None)])
+def test_slopes_of_jais(run_weft, tmp_path, first, expected):
+    """Four heads: the first slope is 2 to the power of a fourth of the greatest exponent."""
+    slopes = np.array([first, 1, 1, 1], np.float32).tobytes()
+    folder = with_tensors(tmp_path / "jais", RECORDS["jais"], lambda t: t.update({"transformer.relative_pe.slopes": ("F32", [4], slopes)}))
+    if expected is None:
+        assert "'n_head': the folder's slopes are not ALiBi's" in made(run_weft, folder, tmp_path / "out.gguf")[0]
+    else:
+        assert keys(run_weft, folder, tmp_path / "out.gguf")[0]["jais.attention.max_alibi_bias"] == expected
+
+
+def test_talkie_without_the_gain_of_its_head(run_weft, tmp_path):
+    for change in (lambda t: t.pop("lm_head_gain.w_g"), lambda t: t.update({"lm_head_gain.w_g": ("F32", [2], bytes(8))})):
+        folder = with_tensors(tmp_path / "talkie", RECORDS["talkie"], change)
+        assert "the folder has no lm_head_gain.w_g with one number" in made(run_weft, folder, tmp_path / "out.gguf")[0]
+
+
+GLM4_WORDS = folders.QWEN2.replace(r"\p{N}|", r"\p{N}{1,3}|", 1)
+GLM4_SETTINGS = folders.settings(tokenizer_class="ChatGLM4Tokenizer", eos_token="<|endoftext|>", added_tokens_decoder={str(i): {"content": t, "special": True} for i, t in ((270, "<|endoftext|>"), (271, "[gMASK]"), (272, "<|user|>"))})
+
+
+def test_a_vocabulary_of_ranks_of_chatglm(run_weft, tmp_path):
+    """GLM 4 of 2024 as published: tiktoken's format under the name tokenizer.model."""
+    tiktoken = pytest.importorskip("tiktoken")
+    record = {**RECORDS["chatglm"], "ranks": "tokenizer.model", "tokenizer_config": GLM4_SETTINGS}
+    source, tokens = folders.write(tmp_path / "chatglm", {**record, "config": {**record["config"], "eos_token_id": [270, 272]}}), folders.rank_tokens()
+    special = {"<|endoftext|>": 270, "[gMASK]": 271, "<|user|>": 272}
+    theirs = tiktoken.Encoding("own", pat_str=GLM4_WORDS, mergeable_ranks={t: i for i, t in enumerate(tokens)}, special_tokens=special)
+    for text in ("def f(a): return a if DEF else 12345\n\n   \u4e16\u754creturn \u00e9 x\u00e9y returns'LL", "".join(special)):
+        ours = run_weft(["tokenize", "-m", source, "-p", text, "--ids", "--no-bos", "--parse-special"])
+        assert ours.returncode == 0, ours.err
+        assert json.loads(ours.out) == theirs.encode(text, allowed_special="all"), text
+    k = keys(run_weft, source, tmp_path / "out.gguf")[0]
+    assert [k[f"tokenizer.ggml.{role}_token_id"] for role in ("eos", "eot", "unknown")] == [270, 272, 270] and k["tokenizer.ggml.add_bos_token"] is False
+    assert k["tokenizer.ggml.tokens"][272:274] == ["<|user|>", "[PAD273]"] and k["tokenizer.ggml.token_type"][272:274] == [3, 5]
+    put_settings = json.loads(json.dumps(GLM4_SETTINGS))
+    del put_settings["added_tokens_decoder"]["272"]
+    (source / "tokenizer_config.json").write_text(json.dumps(put_settings))
+    assert "tokenizer_config.json: key 'added_tokens_decoder': has no <|user|>" in made(run_weft, source, tmp_path / "none.gguf")[0]
+
+
+def test_pieces_of_chatglm_3(run_weft, tmp_path):
+    """SentencePiece, and after its pieces the special tokens of the class."""
+    record = {**RECORDS["chatglm"], "pieces": True, "tokenizer_config": {"tokenizer_class": "ChatGLMTokenizer"}}
+    source = folders.write(tmp_path / "chatglm", {**record, "config": {**record["config"], "eos_token_id": 2, "pad_token_id": 0}})
+    k = keys(run_weft, source, tmp_path / "out.gguf")[0]
+    tokens, kinds, scores = (k[f"tokenizer.ggml.{n}"] for n in ("tokens", "token_type", "scores"))
+    end = tokens.index("[MASK]")
+    assert k["tokenizer.ggml.model"] == "llama" and k["tokenizer.ggml.pre"] == "chatglm-spm" and k["tokenizer.ggml.eos_token_id"] == 2 and "tokenizer.ggml.eot_token_id" not in k
+    assert tokens[:4] == ["<unk>", "<bos>", "<eos>", "<0x00>"] and kinds[:4] == [2, 3, 3, 6] and tokens[end - 1] == ","
+    assert tokens[end:end + 10] == ["[MASK]", "[gMASK]", "[sMASK]", "sop", "eop", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>", f"[PAD{end + 9}]"] and kinds[end:end + 10] == [3] * 9 + [5]
+    assert scores[end:] == [0] * (len(tokens) - end) and scores[end - 1] == -(end - 1)
+    ours = run_weft(["tokenize", "-m", source, "-p", "[gMASK]sop<|user|>", "--ids", "--no-bos", "--parse-special"])
+    assert json.loads(ours.out)[:1] == [end + 1] and json.loads(ours.out)[-1] == end + 6

@@ -293,6 +293,27 @@ SPARK = {"architectures": ["Spark2_5ForCausalLM"], "model_type": "spark2_5", "hi
 SARVAM = {"architectures": ["SarvamMoEForCausalLM"], "num_experts": 4, "num_shared_experts": 1, "score_function": "sigmoid", "moe_router_enable_expert_bias": True, "norm_head": False, "use_bias": False, "use_qkv_bias": False, "use_qk_norm": True, "rope_theta": 8000000.0, "rope_parameters": None,
           **dict.fromkeys(("n_routed_experts", "n_shared_experts", "num_mtp_layers", "num_nextn_predict_layers", "attention_bias", "partial_rotary_factor"))}
 
+GROK = {"architectures": ["Grok1ForCausalLM"], "model_type": "git", "hidden_act": "gelu", "embedding_multiplier_scale": 90.5, "output_multiplier_scale": 0.5, "attn_logit_softcapping": 30.0, "router_logit_softcapping": 30.0, "final_logit_softcapping": 50.0, "attn_temperature_len": 1024,
+        "moe_intermediate_size": 96, "head_dim": 16, "rope_parameters": None, "rope_theta": 208533496.0, "rope_type": "original", "scaling_factor": 16.0, "original_max_position_embeddings": 128, "extrapolation_factor": 1.0, "attn_factor": 1.0, "beta_fast": 8, "beta_slow": 1}
+GROK_NAMES = [("input_layernorm", "pre_attn_norm"), ("post_attention_layernorm", "pre_moe_norm")]
+GROK_BESIDES = layers_of(2, {"post_attn_norm": [64], "post_moe_norm": [64], "mlp.gate_proj": [96, 64], "mlp.up_proj": [96, 64], "mlp.down_proj": [64, 96]})
+GROK_1 = {"architectures": ["GrokForCausalLM"], "model_type": "grok-1", "embedding_multiplier_scale": 78.38367176906169, "output_multiplier_scale": 0.5773502691896257, "attn_output_multiplier": 0.25, "rope_parameters": None, "rope_theta": 10000.0,
+          **dict.fromkeys(("head_dim", "hidden_act", "sliding_window"))}
+GROK_1_NAMES = [("model.embed_tokens", "transformer.in_out_embed"), ("model.norm", "transformer.rms_norm"), ("model.layers.", "transformer.decoder_layer."), ("input_layernorm", "rms_norm"), ("post_attention_layernorm", "rms_norm_2"), ("self_attn.q_proj", "multi_head_attention.query"),
+                ("self_attn.k_proj", "multi_head_attention.key"), ("self_attn.v_proj", "multi_head_attention.value"), ("self_attn.o_proj", "multi_head_attention.linear"), ("block_sparse_moe.gate", "router"), ("block_sparse_moe.experts", "moe"), (".w1.", ".linear."), (".w2.", ".linear_1."), (".w3.", ".linear_v.")]
+JAIS = {"architectures": ["JAISLMHeadModel"], "model_type": "jais", "activation_function": "swiglu", "position_embedding_type": "alibi", "scale_attn_weights": True, "mup_scale_qk_dot_by_d": True, "mup_embeddings_scale": 9.1705785388303, "mup_output_alpha": 1.09518349815769, "mup_width_scale": 0.125, "alibi_scaling": None}
+JAIS_BESIDES = {"lm_head.weight": [320, 64], **{f"transformer.h.{i}.mlp.c_fc2.{n}": s for i in range(2) for n, s in (("weight", [64, 96]), ("bias", [96]))}}
+TALKIE = {"architectures": ["TalkieForCausalLM"], "model_type": "talkie", "vocab_size": 320, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 16, "max_position_embeddings": 512, "rope_theta": 1000000.0,
+          **dict.fromkeys(("num_key_value_heads", "rms_norm_eps", "rope_parameters", "hidden_act", "attention_bias", "mlp_bias"))}
+TALKIE_TENSORS = {"model.embed.weight": [320, 64], "lm_head": [320, 64], "lm_head_gain.w_g": [1], **{f"model.blocks.{i}.{n}": s for i in range(2) for n, s in {**{f"attn.attn_{n}.weight": [64, 64] for n in ("query", "key", "value", "resid")}, "attn.head_gain.head_g": [4], "mlp.mlp_gate.weight": [96, 64],
+                  "mlp.mlp_linear.weight": [96, 64], "mlp.mlp_resid.weight": [64, 96], **dict.fromkeys(("attn_gain.a_g", "mlp_gain.a_g", "embed_skip.a_g"), [1])}.items()}}
+CHATGLM = {"architectures": ["ChatGLMModel"], "model_type": "chatglm", "num_layers": 2, "multi_query_attention": True, "multi_query_group_num": 2, "seq_length": 512, "ffn_hidden_size": 96, "layernorm_epsilon": 1.5625e-07, "padded_vocab_size": 320, "kv_channels": 16, "rope_ratio": 500, "rmsnorm": True,
+           "post_layer_norm": True, "add_qkv_bias": True, "add_bias_linear": False, "original_rope": True, "apply_residual_connection_post_layernorm": False, "num_attention_heads": 4,
+           **dict.fromkeys(("num_hidden_layers", "num_key_value_heads", "intermediate_size", "max_position_embeddings", "rms_norm_eps", "rope_parameters", "hidden_act", "head_dim", "attention_bias", "mlp_bias"))}
+CHATGLM_TENSORS = {"transformer.embedding.word_embeddings.weight": [320, 64], "transformer.output_layer.weight": [320, 64], "transformer.encoder.final_layernorm.weight": [64], "transformer.rotary_pos_emb.inv_freq": [4],
+                   **{f"transformer.encoder.layers.{i}.{n}": s for i in range(2) for n, s in {"input_layernorm.weight": [64], "post_attention_layernorm.weight": [64], "self_attention.query_key_value.weight": [128, 64], "self_attention.query_key_value.bias": [128], "self_attention.dense.weight": [64, 64],
+                                                                                              "mlp.dense_h_to_4h.weight": [192, 64], "mlp.dense_4h_to_h.weight": [64, 96]}.items()}}
+
 
 def in_parts(tensors, whole, groups, heads, size):
     """Queries, keys and values of a matrix whose rows are groups of heads: of queries, then of keys, then of values."""
@@ -559,6 +580,11 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
     "maple": ("Qwen3MoeForCausalLM", "Qwen3MoeConfig", {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "head_dim": 32, "norm_topk_prob": True}, {"as_is": True, "answers": False,
               "said": {"architectures": ["MapleForCausalLM"], "model_type": "maple", "num_experts": 4, "num_shared_experts": 0, "nope_on_global_attention": True, "sliding_window": 16, "layer_types": ["sliding_attention", "full_attention"], "rope_parameters": None, "rope_theta": 10000.0, "partial_rotary_factor": 0.5}}),
     "spark": ("LlamaForCausalLM", "LlamaConfig", {"head_dim": 32}, {"as_is": True, "answers": False, "without": ("q_proj.weight", "k_proj.weight", "v_proj.weight"), "besides": layers_of(2, {"self_attn.q_k_v_proj": [256, 64], "self_attn.g_proj": [4, 64], "self_attn.o_proj": [64, 128]}), "said": SPARK}),
+    "grok": ("MixtralForCausalLM", "MixtralConfig", {"num_local_experts": 4, "num_experts_per_tok": 2}, {"as_is": True, "answers": False, "names": GROK_NAMES, "besides": GROK_BESIDES, "said": GROK}),
+    "grok1": ("MixtralForCausalLM", "MixtralConfig", {"num_local_experts": 4, "num_experts_per_tok": 2}, {**WITH_PIECES, "as_is": True, "answers": False, "names": GROK_1_NAMES, "besides": layers_of(2, {"rms_norm_1": [64], "rms_norm_3": [64]}), "said": GROK_1}),
+    "jais": ("GPT2LMHeadModel", "GPT2Config", {**GPT, "n_inner": 96, "bos_token_id": 1, "eos_token_id": 2}, {"as_is": True, "answers": False, "without": ("wpe.weight",), "besides": JAIS_BESIDES, "said": JAIS}),
+    "talkie": ("LlamaForCausalLM", "LlamaConfig", {}, {"as_is": True, "answers": False, "without": ("",), "besides": TALKIE_TENSORS, "said": TALKIE}),
+    "chatglm": ("LlamaForCausalLM", "LlamaConfig", {}, {**GLM, "as_is": True, "answers": False, "without": ("",), "besides": CHATGLM_TENSORS, "said": CHATGLM}),
     "neobert": ("BertModel", "BertConfig", {"vocab_size": 32, "num_key_value_heads": None}, {**BERT, "as_is": True, "said": NEOBERT, "without": ("",), "besides": neobert_tensors()}),
     "nomicmoe": ("NomicBertModel", "NomicBertConfig", {"vocab_size": N_ALIGNED, "num_key_value_heads": 4},
                  {"tokenizer": ALIGNED, "tokenizer_config": {"tokenizer_class": "XLMRobertaTokenizer", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask>", "cls_token": "<s>", "sep_token": "</s>", "clean_up_tokenization_spaces": True},
