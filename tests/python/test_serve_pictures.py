@@ -75,6 +75,25 @@ def test_answers_are_those_of_transformers(weft, weft_env, vision, tmp_path, kin
         assert status == 200 and later["choices"][0]["logprobs"] == first["choices"][0]["logprobs"]
 
 
+@pytest.mark.parametrize(("kind", "media"), [CASES[0], CASES[1], CASES[3]])
+def test_slots_with_media(weft, weft_env, vision, tmp_path, kind, media):
+    """A slot that was saved has its picture or sound after a restart: nothing but the last token is read again, to the same bits."""
+    record = json.loads((vision / kind / f"{media}.json").read_text())
+    message = [{"role": "user", "content": content(vision, media, *record["prompt"].split("<__media__>"))}]
+    folder = tmp_path / "slots"
+    folder.mkdir()
+    with start(weft, weft_env, vision / kind, tmp_path, "--slot-save-path", folder) as s:
+        status, first = ask(s, message, id_slot=0)
+        assert status == 200 and ids(first) == record["transformers"]["own_preprocessing"]["greedy"], first
+        saved = s.ask("/slots/0?action=save", {"filename": "a.bin"})[1]["n_saved"]
+        assert saved >= first["usage"]["prompt_tokens"] and s.end() == 0
+    with start(weft, weft_env, vision / kind, tmp_path, "--slot-save-path", folder) as s:
+        assert s.ask("/slots/0?action=restore", {"filename": "a.bin"})[1]["n_restored"] == saved
+        later = ask(s, message, id_slot=0)[1]
+        assert later["choices"][0]["logprobs"] == first["choices"][0]["logprobs"]
+        assert later["usage"]["prompt_tokens_details"]["cached_tokens"] == later["usage"]["prompt_tokens"] - 1
+
+
 def test_clients(weft, weft_env, vision, tmp_path):
     """openai (chat and Responses), anthropic and ollama send the same picture in their own ways, and get the same answer."""
     openai, anthropic, ollama = (pytest.importorskip(name) for name in ("openai", "anthropic", "ollama"))
@@ -349,9 +368,15 @@ def test_encoders_of_a_folder(weft, weft_env, tinypy, tmp_path):
         assert takes(s) == {"one": text, "two": text, "u_r_three": text, "bartowski_google_gemma-3-4b-it-GGUF_google_gemma-3-4b-it-Q8_0": text}
 
 
+def mebibytes(server):
+    """Resident memory."""
+    with open(f"/proc/{server.process.pid}/status") as f:
+        return next(int(line.split()[1]) for line in f if line.startswith("VmRSS")) / 1024
+
+
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "left"])
 def test_many_pictures(weft, weft_env, tinypy, tmp_path, sanitized, streams):
-    """Each with a picture of its own, four at a time, with plain questions between them; a fifth of the streams are left. Memory of requests is where it was."""
+    """Each with a picture of its own, four at a time, with plain questions between them; a fifth of the streams are left. Memory of requests is where it was, and the process hardly grows."""
     def one(i):
         messages = shown(picture((i % 256, 7 * i % 256, 99), (40 + i % 7, 30 + i % 5)))
         client = Server.__new__(Server)
@@ -368,7 +393,10 @@ def test_many_pictures(weft, weft_env, tinypy, tmp_path, sanitized, streams):
         time.sleep(0.5)
         held = s.metric("weft:request_memory_bytes")
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
-            assert set(pool.map(one, range(20 if sanitized else 100))) == {200}
+            assert set(pool.map(one, range(20 if sanitized else 50))) == {200}
+            resident = mebibytes(s)
+            assert sanitized or set(pool.map(one, range(50, 200 if streams else 100))) == {200}
+        assert sanitized or mebibytes(s) < resident + 16                        # 3 are measured: rows of pictures that are kept
         until(lambda: s.metric("weft:request_memory_bytes") == held, 10, 0.1)      # the question before may have its answer still
 
 
