@@ -234,7 +234,8 @@ int media_encoder_n_embd(const media_encoder *e, enum medium k) { return model_n
 
 int64_t media_encoder_sound_rows(const media_encoder *e, int64_t frames) {
   projector_grid grid;
-  projector_grid_of_sound(e->eyes[MEDIUM_SOUND].m, (int)frames, &grid);
+  const model *m = e->eyes[MEDIUM_SOUND].m;
+  projector_grid_of_sound(m, (int)frames + projector_kind_of(m)->beyond, &grid);
   return grid.rows;
 }
 
@@ -275,12 +276,13 @@ static int lay_in(media_encoder *e, enum medium k, const float *in, int width, i
   const projector_facts *f = projector_facts_of(y->m);
   int64_t rows = projector_rows(y->m);
   *grid = (projector_grid){.columns = rows, .lines = 1, .squares = rows, .rows = rows};
-  if (k == MEDIUM_SOUND && (height != f->mel || width > f->frames || width < (f->chunk ? 1 : f->frames)))
+  int beyond = projector_kind_of(y->m)->beyond;
+  if (k == MEDIUM_SOUND && (height != f->mel || width > f->frames + beyond || width < (f->chunk ? 1 : f->frames)))
     return error_set(err, "a spectrogram of %d bins and %d frames, but the encoder takes %d and %d", height, width,
                      f->mel, f->frames);
   if (k == MEDIUM_PICTURE && projector_grid_of(y->m, width, height, grid, err)) return -1;
   if (f->chunk) projector_grid_of_sound(y->m, width, grid);
-  if (grid->rows < 1) return error_set(err, "a sound of %d frames is too short for this model", width);
+  if (grid->rows < 1) return error_set(err, "a sound of %d frames is too short for this model", width - beyond);
   if (grid->squares > MOST_SQUARES)
     return error_set(err, "a picture of %d x %d pixels is %lld rows, more than %d", width, height,
                      (long long)grid->squares, MOST_SQUARES);

@@ -439,19 +439,20 @@ static int64_t frames_in_chunks(const weft_media *a, int64_t n) {
 static int add_chunks(weft_media *a, weft_medium *x, const float *samples, int64_t n, weft_error *err) {
   const projector_facts *f = media_encoder_facts(a->e, MEDIUM_SOUND);
   bool mirrored = media_encoder_kind(a->e, MEDIUM_SOUND)->mirrored;
+  int beyond = media_encoder_kind(a->e, MEDIUM_SOUND)->beyond;
   int64_t frames = max_i64(frames_in_chunks(a, n), 1), planned = 1024;
   while (planned < frames + 2) planned *= 2;
   size_t room = spectrogram_room(f, planned);
   error why = {0};
   if (account_take_here(room, &why)) return fail(err, &why);
-  float *mel = NULL, *part = xcalloc((size_t)f->frames * (size_t)f->mel, sizeof *part);
+  float *mel = NULL, *part = xcalloc((size_t)(f->frames + beyond) * (size_t)f->mel, sizeof *part);
   int status = make_spectrogram(a, samples, n, planned, mirrored, &mel, err);
   for (int64_t at = 0; !status && at < frames; at += f->frames, x->part++) {
-    const pixel_planes in = {min_i64(f->frames, frames - at), f->mel, part};
+    const pixel_planes in = {min_i64(f->frames, frames - at) + beyond, f->mel, part};
     for (int64_t k = 0; k < f->mel; k++)
       memcpy(part + k * in.width, mel + k * planned + at, (size_t)in.width * sizeof *part);
     // one or two frames at the end of a longer sound may give no row
-    if (!at || media_encoder_sound_rows(a->e, in.width)) status = add_encoded(a, x, MEDIUM_SOUND, &in, err);
+    if (!at || media_encoder_sound_rows(a->e, in.width - beyond)) status = add_encoded(a, x, MEDIUM_SOUND, &in, err);
   }
   free(mel);
   free(part);
@@ -461,12 +462,13 @@ static int add_chunks(weft_media *a, weft_medium *x, const float *samples, int64
 
 // Windows of as many frames as the encoder has positions; the last one is padded with silence. Sounds in chunks are
 // split into pieces of five minutes, the maximum of Qwen2.5-Omni's processor. Qwen3-Omni's takes any length at once, so
-// its windows of 8 s differ from these for longer sounds. Gemma 4's cuts a sound after 30 s.
+// its windows of 8 s differ from these for longer sounds. Gemma 4's and Qwen2-Audio's cut a sound after 30 s.
 static int add_windows(weft_media *a, weft_medium *x, const media_sound *as_is, weft_error *err) {
   enum { PIECE_S = 300 };
   const projector_facts *f = media_encoder_facts(a->e, MEDIUM_SOUND);
   int64_t step = (int64_t)f->frames * MEL_HOP, most = f->chunk ? (int64_t)PIECE_S * MEL_RATE : step;
-  if (media_encoder_kind(a->e, MEDIUM_SOUND)->gemma_mel) most = step;
+  const projector_kind *kind = media_encoder_kind(a->e, MEDIUM_SOUND);
+  if (kind->gemma_mel || kind->beyond) most = step;
   media_sound sound = {0};
   error why = {0};
   int status = sound_at_mel_rate(as_is, &sound, &why) ? fail(err, &why) : 0;

@@ -199,7 +199,7 @@ static int load_sound(loader *l) {
   if (key_count(l, "num_mel_bins", 1, 1 << 10, &f->mel) || m->projector->arch->load(l) ||
       (placed && want_matrix(l, NULL, W_POSITION_EMBD, n, positions, 0)))
     return -1;
-  f->fixed = !f->chunk;
+  f->fixed = !f->chunk || f->chunk == f->frames;
   if (placed && f->chunk && positions < chunk_rows(f, f->chunk))
     return gguf_fail(l->f, NULL, l->err, "tensor '%s' has %lld rows, fewer than the %lld of a chunk", at->name,
                      (long long)positions, (long long)chunk_rows(f, f->chunk));
@@ -243,6 +243,7 @@ int64_t projector_output(const model *m, int64_t squares) {
 
 void projector_grid_of_sound(const model *m, int frames, projector_grid *out) {
   const projector_facts *f = &m->eye;
+  frames = (int)max_i64(frames - m->projector->beyond, 0);
   int64_t whole = frames / f->chunk, chunks = (frames + f->chunk - 1) / f->chunk,
           rows = (patches_of(m, whole) + chunk_rows(f, frames % f->chunk)) / f->stack;
   *out = (projector_grid){rows, 1, chunks, patches_of(m, chunks), rows};
@@ -251,13 +252,13 @@ void projector_grid_of_sound(const model *m, int frames, projector_grid *out) {
 void projector_lay_sound(const model *m, const projector_grid *grid, int frames, const float *mel, float *patches,
                          int32_t *places, int64_t n_places) {
   const projector_facts *f = &m->eye;
-  int64_t each = chunk_rows(f, f->chunk), whole = frames / f->chunk,
-          valid = whole * each + chunk_rows(f, frames % f->chunk);
+  int64_t each = chunk_rows(f, f->chunk), own = frames - m->projector->beyond, whole = own / f->chunk,
+          valid = whole * each + chunk_rows(f, own % f->chunk);
   for (int64_t i = 0; i < grid->squares * f->chunk; i++)
     for (int64_t k = 0; k < f->mel; k++) patches[i * f->mel + k] = i < frames ? mel[k * frames + i] : 0;
   for (int64_t i = 0; i < grid->patches; i++) {
     int64_t first = i / each * f->chunk + i % each * 2;
-    places[i] = (int32_t)max_i64(min_i64(frames - first, f->chunk), 0);
+    places[i] = (int32_t)max_i64(min_i64(own - first, f->chunk), 0);
     places[n_places + i] = 0;
     places[2 * n_places + i] = i < valid ? (int32_t)(i / f->chunk_window) : -1;
   }
@@ -541,7 +542,7 @@ static tensor *sound_frames(build *b) {
 }
 
 // Chunks that are convolved separately: outputs of the first convolution after the end of the sound are 0 for the
-// second one.
+// second one, unless silence is convolved with the sound.
 tensor *chunk_frames(build *b, uop *chunks) {
   graph *g = b->g;
   int64_t chunk = b->m->eye.chunk;
@@ -549,7 +550,8 @@ tensor *chunk_frames(build *b, uop *chunks) {
   tensor *valid = t_reshape(g, t_cast(g, place_of(b, 0, b->T), DT_IDX), DIMS(b->T, n_(b, 1)));
   valid = t_op2(g, OP_CMPLT, t_iota(g, n_(b, 2)), valid);
   tensor *x = taps(b, W_CONV1D_1, W_CONV1D_1_BIAS, chunked_input(b, chunks), 1);
-  x = t_where(g, t_reshape(g, valid, DIMS(idx_mul(g, chunks, frames), n_(b, 1))), x, t_float(g, 0));
+  if (!b->m->projector->beyond)
+    x = t_where(g, t_reshape(g, valid, DIMS(idx_mul(g, chunks, frames), n_(b, 1))), x, t_float(g, 0));
   x = taps(b, W_CONV1D_2, W_CONV1D_2_BIAS, t_reshape(g, x, DIMS(chunks, frames, n)), 2);
   return places_of_chunks(b, chunks, x);
 }

@@ -42,6 +42,7 @@ typedef struct projector_kind {
   const char *numbered[2];   // text around its number among the images of a prompt, from 0 on; NULL: no number
   const char *between;       // between the lines of an image, each of which is a span of its own
   bool mirrored;             // a sound is padded with its reflection, not with silence
+  int beyond;                // frames of silence after a sound that are convolved with its last ones
   bool gemma_mel;            // the spectrogram is Gemma's, of at most 30 seconds, not Whisper's
   const char *preprocess;    // the preprocessing of images, a row of the table in media/; NULL: a sound
   const struct projector_arch *arch;     // projectors.c
@@ -98,8 +99,9 @@ void projector_lay(const struct model *m, const projector_grid *grid, const floa
                    int32_t *places, int64_t n_places, int32_t *order);
 
 // The grid of a chunked sound's spectrogram {mel, frames}, whose squares are chunks: frames one after another, the
-// last chunk padded. The places of a row before the encoder: the number of its frames that belong to the sound, if
-// chunks are halved once or become one row; 0; its window, -1 after the end of the sound.
+// last chunk padded. projector_kind.beyond are among the frames. The places of a row before the encoder: the number of
+// its frames that belong to the sound, if chunks are halved once or become one row; 0; its window, -1 after the end of
+// the sound.
 void projector_grid_of_sound(const struct model *m, int frames, projector_grid *out);
 void projector_lay_sound(const struct model *m, const projector_grid *grid, int frames, const float *mel,
                          float *patches, int32_t *places, int64_t n_places);

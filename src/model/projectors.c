@@ -477,7 +477,7 @@ static tensor *ultravox_graph(build *b, tensor *x) {
   return linear(b, NULL, W_MM_A_MLP_2, t_rmsnorm(g, x, weight(b, NULL, W_MM_A_NORM_MID), eps));
 }
 
-// voxtral: four frames are a row. qwen2-audio: the mean of two.
+// voxtral: four frames are a row.
 static int voxtral_load(loader *l) {
   model *m = l->m;
   const gguf_tensor *first = gguf_tensor_find(l->f, "mm.a.mlp.1.weight");
@@ -488,8 +488,16 @@ static int voxtral_load(loader *l) {
 }
 static tensor *voxtral_graph(build *b, tensor *x) { return mlp(b, W_MM_A_MLP_1, W_MM_A_MLP_2, stacked_frames(b, x)); }
 
+// qwen2-audio: the mean of two frames is a row. A sound is a chunk of 30 seconds whose frames do not see the silence
+// after it. It is convolved with that silence, as the model's processor pads.
 static int qwen2a_load(loader *l) {
-  l->m->eye.stack = l->m->projector->arch->pools;
+  projector_facts *f = &l->m->eye;
+  if (l->m->projector->beyond) {
+    f->chunk = f->frames;
+    f->halvings = 1;
+    f->chunk_window = f->frames / 2;
+  }
+  f->stack = l->m->projector->arch->pools;
   return want_matrix(l, NULL, W_MM_A_FC, l->m->n_embd, l->m->n_embd_out, WANT_BIAS);
 }
 // Qwen2.5-Omni: the same in chunks of two seconds, at most 15 of them.
@@ -714,7 +722,9 @@ static const projector_kind kinds[] = {
    .medium = MEDIUM_SOUND,
    .before = "<|audio_bos|>",
    .after = "<|audio_eos|>",
-   ARCH(.layers = WHISPER, .own_act = true, .pools = 2, .load = qwen2a_load, .graph = qwen2a_graph)},
+   .beyond = 2,
+   ARCH(.layers = WHISPER, .own_act = true, .pools = 2, .chunks = chunk_frames, .load = qwen2a_load,
+        .graph = qwen2a_graph)},
   {.name = "qwen3a",
    .medium = MEDIUM_SOUND,
    .before = "<|audio_start|>",

@@ -393,15 +393,19 @@ def test_of_two_encoders_the_known_one_is_used(run_weft, tool, tmp_path):
 
 def test_chunks_of_sounds(tool, tmp_path):
     """Rows for each length are those that transformers counts; what was encoded before does not matter, and chunks do not see each other (Qwen2.5-Omni), 8 of them do (Qwen3-Omni), or a row sees earlier ones (Gemma 4)."""
-    for name, counts in {"qwen25omni": {471: 118, 200: 50, 201: 50, 3: 1, 3000: 750}, "qwen3omni": {371: 48, 100: 13, 101: 14, 1: 1, 800: 104}, "gemma4a": {1: 1, 4: 1, 5: 2, 67: 17, 3000: 750}}.items():
+    for name, counts in {"qwen25omni": {471: 118, 200: 50, 201: 50, 3: 1, 3000: 750}, "qwen3omni": {371: 48, 100: 13, 101: 14, 1: 1, 800: 104}, "gemma4a": {1: 1, 4: 1, 5: 2, 67: 17, 3000: 750}, "qwen2audio": {5: 1, 8: 1, 9: 2, 43: 10, 50: 12}}.items():
         file = unpacked(name, tmp_path)
         for frames, rows in counts.items():
             done = encode(tool, file, "audio", frames, 16, pixels(1, 16, frames))
             assert done.returncode == 0 and len(done.stdout) == rows * 40 * 4, (name, frames, done.stderr)
-        one, two = (encode(tool, file, "audio", 471, 16, pixels(1, 16, 471) * n).stdout for n in (1, 2))
+        last = min(471, max(counts))
+        one, two = (encode(tool, file, "audio", last, 16, pixels(1, 16, last) * n).stdout for n in (1, 2))
         assert two == one * 2
     done = encode(tool, tmp_path / "qwen25omni.gguf", "audio", 2, 16, pixels(1, 16, 2))
     assert done.returncode == 1 and b"a sound of 2 frames is too short for this model" in done.stderr
+    for frames in 4, 51:
+        done = encode(tool, tmp_path / "qwen2audio.gguf", "audio", frames, 16, pixels(1, 16, frames))
+        assert done.returncode == 1 and (b"a sound of 2 frames is too short" if frames == 4 else b"51 frames, but the encoder takes 16 and 48") in done.stderr, done.stderr
     done = encode(tool, tmp_path / "qwen3omni.gguf", "audio", 801, 16, pixels(1, 16, 801))
     assert done.returncode == 1 and b"a spectrogram of 16 bins and 801 frames, but the encoder takes 16 and 800" in done.stderr
 

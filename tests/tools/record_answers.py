@@ -300,15 +300,26 @@ def voxtral():
     return model, model, "<sound>", transformers.Qwen2ForCausalLM, {}
 
 
+def qwen2audio():
+    """A sound is filled up to 30 seconds, and what was added is not looked at."""
+    t = tokenizer({"audio_token": "<|AUDIO|>", "audio_bos_token": "<|audio_bos|>", "audio_eos_token": "<|audio_eos|>"})
+    config = transformers.Qwen2AudioConfig(text_config={"model_type": "qwen2", **TEXT}, audio_config=projectors.whisper(1500), audio_token_index=t.audio_token_id, audio_token_id=t.audio_token_id)
+    processor = transformers.Qwen2AudioProcessor(transformers.WhisperFeatureExtractor(feature_size=16), t)
+    def inputs(text, images, return_tensors):
+        return processor(text=text, audio=images, sampling_rate=16000, return_tensors=return_tensors)
+    inputs.tokenizer = t
+    return transformers.Qwen2AudioForConditionalGeneration(config), inputs, "<|audio_bos|><|AUDIO|><|audio_eos|>", transformers.Qwen2ForCausalLM, {}
+
+
 def sound(samples):
     """Of 16 bits, at 16,000 a second."""
     i = np.arange(samples)
     return ((i * i // 97 % 2001 - 1000) * 16).astype(np.int16)
 
 
-SOUNDS = dict.fromkeys(["qwen25omni", "qwen3omni", "voxtral"], 145637)
+SOUNDS = dict.fromkeys(["qwen25omni", "qwen3omni", "voxtral", "qwen2audio"], 145637)
 TWICE = ["minicpmv", "resampler"]             # the prompt has the picture twice: they are numbered
-MODELS = {f.__name__: f for f in (internvl, gemma4, gemma4_small, glm4v, llava, llava_next, minicpmv, resampler, llama4, kimik25, paddleocr, lfm2, qwen3vl, pixtral, mistral3, qwen25omni, qwen3omni, voxtral)}
+MODELS = {f.__name__: f for f in (internvl, gemma4, gemma4_small, glm4v, llava, llava_next, minicpmv, resampler, llama4, kimik25, paddleocr, lfm2, qwen3vl, pixtral, mistral3, qwen25omni, qwen3omni, voxtral, qwen2audio)}
 # Other pictures for the files of a model: of this one no line of the tiles' rows shows anything of the picture.
 SIZES = {"lfm2_tiles": ("lfm2", (1100, 520)), "llava_next_wide": ("llava_next", (2000, 20)), "resampler_25": ("resampler", (150, 70))}
 # Their files with another clip.minicpmv_version, which says how the text around a picture is.

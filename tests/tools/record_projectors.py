@@ -324,9 +324,11 @@ def voxtral(positions=24):
 def qwen2audio(positions=24):
     config = transformers.Qwen2AudioConfig(text_config={"model_type": "qwen2", **TEXT}, audio_config=whisper(positions))
     def rows(model, planes):
-        out = model.model.audio_tower(torch.tensor(planes), attention_mask=None).last_hidden_state
-        return features(model.model.multi_modal_projector(out))
-    return transformers.Qwen2AudioForConditionalGeneration(config), (16, 48), rows
+        """Of a sound of 41 frames, and two more that are convolved with it."""
+        seen = torch.where(torch.arange(positions) < 21, 0.0, -torch.inf).expand(1, 1, positions, positions)
+        out = model.model.audio_tower(torch.tensor(pixels(1, 16, 2 * positions)), attention_mask=seen).last_hidden_state
+        return features(model.model.multi_modal_projector(out[:, :10]))
+    return transformers.Qwen2AudioForConditionalGeneration(config), (16, 43), rows
 
 
 def qwen25omni():
