@@ -271,6 +271,7 @@ static int follow_rule(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, 
   case HF_RANKS:
   case HF_PART:
   case HF_HEADS_OF:
+  case HF_WEAVE_HALF:
   case HF_WEAVE_IN_ROWS:
   case HF_UNGROUP:
   case HF_COLLECT:

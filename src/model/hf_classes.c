@@ -816,7 +816,7 @@ static const char *name_alone(const hf *h, const char *name) {
                                        "vision_encoder.",        "audio_encoder.",
                                        "speech_embeddings.",     "vit_large_projector.",
                                        "model.vision_encoder.",  "model.audio_encoder.",
-                                       "model.audio_adapter."};
+                                       "model.audio_adapter.",   "model.vqmodel."};
   static const struct { const char *with, *without; } prefixes[] = {{"model.language_model.", "model."},
                                                                     {"language_model.", ""}};
   for (size_t i = 0; i < COUNT(beside); i++) if (!strncmp(name, beside[i], strlen(beside[i]))) return NULL;

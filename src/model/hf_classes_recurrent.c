@@ -1,6 +1,6 @@
 // Rows of the table of classes (hf_classes.c) for models with Mamba layers: Mamba, Falcon Mamba, Mamba 2, Jamba,
-// Granite 4 and Nemotron H. A_log of a layer becomes -exp(A_log); Mamba 2's files have numbers of heads as columns, and
-// the norm of each group of heads as a row.
+// Granite 4, Bamba and Nemotron H. A_log of a layer becomes -exp(A_log); Mamba 2's files have numbers of heads as
+// columns, and the norm of each group of heads as a row.
 #include <string.h>
 #include "model/hf_impl.h"
 
@@ -174,6 +174,42 @@ static int granite4_prepare(hf *h, error *err) {
     return -1;
   h->class = &variants[any][experts > 0];
   return 0;
+}
+
+// ---- Bamba ----------------------------------------------------------------------------------------------------------
+
+static const hf_rule bamba_rules[] = {
+  {"model.final_layernorm", "output_norm", 0, 0},
+  {BLOCK "pre_ff_layernorm", "blk.*.ffn_norm", 0, 0},
+  {BLOCK "self_attn.q_proj", "blk.*.attn_q", HF_WEAVE_HALF, "num_attention_heads"},
+  {BLOCK "self_attn.k_proj", "blk.*.attn_k", HF_WEAVE_HALF, "num_key_value_heads"},
+  MAMBA2(BLOCK "mamba.", "mamba_n_groups"),
+  {BLOCK "feed_forward.gate_proj", "blk.*.ffn_gate", 0, 0},
+  {BLOCK "feed_forward.up_proj", "blk.*.ffn_up", 0, 0},
+  {BLOCK "feed_forward.down_proj", "blk.*.ffn_down", 0, 0},
+  {0},
+};
+
+// Files are those of Granite's class, but positions rotate the first half of a head.
+static int bamba_more(hf *h, error *err) {
+  static const char list[] = "attn_layer_indices", share[] = "attn_rotary_emb";
+  uint32_t size, rotated;
+  bool found;
+  size_t i;
+  json_t *v, *at = hf_in(h->text, list);
+  if (h->n_layers > HF_LAYERS_MOST || !json_array_size(at))
+    return hf_fail(h, config_name, list, err, "is no list, or there are more layers than %d", HF_LAYERS_MOST);
+  hf_layers y = {h->n_layers, ARENA_ARRAY(h->arena, uint8_t, h->n_layers)};
+  json_array_foreach(at, i, v) {
+    json_int_t layer = json_is_integer(v) ? json_integer_value(v) : -1;
+    if (layer < 0 || layer >= y.n) return hf_fail(h, config_name, list, err, "has what is no layer at %zu", i);
+    y.of[layer] = 1;
+  }
+  if (hf_head_size(h, &size, err) || hf_u32(h, share, &rotated, &found, err)) return -1;
+  if (found && rotated != size / 2)
+    return hf_fail(h, config_name, share, err, "%u is not half of a head, %u", rotated, size);
+  gguf_head_bool(h->head, hf_arch_key(h, "rope.scaling.finetuned"), true);
+  return check_time_steps(h, err) || hf_put_rope_dims(h, 0.5, err) || hf_put_heads_of_layers(h, &y, 1, err) ? -1 : 0;
 }
 
 // ---- Nemotron H -----------------------------------------------------------------------------------------------------
@@ -424,6 +460,16 @@ const hf_class hf_classes_recurrent[] = {
    .defaults = "{\"rms_norm_eps\":1e-6,\"rope_theta\":10000.0,\"mamba_d_conv\":4,\"mamba_n_groups\":1,"
                "\"mamba_expand\":2}",
    .derived = "inner=mamba_n_heads*mamba_d_head inner=mamba_expand*hidden_size endless=1048576"},
+  {.name = "BambaForCausalLM",
+   .arch = "granitehybrid",
+   .needs = "attn_layer_indices",
+   .musts = "hidden_act=silu attention_bias=false mlp_bias=false mamba_n_groups=1 partial_rotary_factor=0.5",
+   .defaults = "{\"rms_norm_eps\":1e-5,\"rope_theta\":10000.0,\"mamba_d_conv\":4,\"mamba_n_groups\":1,"
+               "\"mamba_expand\":2}",
+   .derived = "inner=mamba_n_heads*mamba_d_head inner=mamba_expand*hidden_size",
+   .keys = granite_keys,
+   .rules = bamba_rules,
+   .more = bamba_more},
   {.name = "NemotronHForCausalLM",
    .prepare = prepare_nemotron_h,
    .defaults = "{\"layer_norm_epsilon\":1e-5,\"conv_kernel\":4,\"n_groups\":8}",

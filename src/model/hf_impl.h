@@ -199,6 +199,7 @@ enum hf_op {
   HF_RANKS,
   HF_PART,         // one of several equal parts of the rows
   HF_HEADS_OF,     // rows in groups of heads of several parts: one part of all groups
+  HF_WEAVE_HALF,   // interleaves the two halves of the first half of each head's rows, which alone rotates
   HF_WEAVE_IN_ROWS, // interleaves the two halves of each row
   HF_FULL,         // a vector of a head's size with one number
   HF_MATRICES,     // a number of matrices, one after the other, become a stack
@@ -228,15 +229,15 @@ enum hf_op {
 typedef struct hf_rule {
   const char *from, *to;
   unsigned op;                       // enum hf_op
-  // HF_WEAVE: the key with the number of heads, or "/KEY": with the rows of each. HF_TILE: keys separated by spaces:
-  // groups, heads, rows of a head (or one). HF_COLLECT: products of keys ("a*b"), the rows of each part; the first key
-  // is the number of groups. HF_RANKS: products of keys, the rows of each group. HF_UNGROUP: groups, then the heads of
-  // each part. HF_HEADS_OF: these after the part's number, from 0 on. HF_FIRST: heads, and the number of first rows of
-  // each. HF_STACK: the number of matrices or vectors, if it is not that of experts. HF_PADDED: the number of rows.
-  // HF_IN_ROWS: the number of rows; NULL: a row for each number. HF_MATRICES: the number of matrices. HF_JOIN: the
-  // number of parts. HF_FROM_ROW: the number; absent: 0. HF_PART: "I/N", part I of N, from 0 on. HF_FULL: the number;
-  // NULL: 1. HF_TIMES: a list [[end, factor, factor], ...], each for the rows before `end`. "A|B": A for layers of kind
-  // 0 (hf.kinds), B for others.
+  // HF_WEAVE, HF_WEAVE_HALF: the key with the number of heads, or "/KEY": with the rows of each. HF_TILE: keys
+  // separated by spaces: groups, heads, rows of a head (or one). HF_COLLECT: products of keys ("a*b"), the rows of each
+  // part; the first key is the number of groups. HF_RANKS: products of keys, the rows of each group. HF_UNGROUP:
+  // groups, then the heads of each part. HF_HEADS_OF: these after the part's number, from 0 on. HF_FIRST: heads, and
+  // the number of first rows of each. HF_STACK: the number of matrices or vectors, if it is not that of experts.
+  // HF_PADDED: the number of rows. HF_IN_ROWS: the number of rows; NULL: a row for each number. HF_MATRICES: the number
+  // of matrices. HF_JOIN: the number of parts. HF_FROM_ROW: the number; absent: 0. HF_PART: "I/N", part I of N, from 0
+  // on. HF_FULL: the number; NULL: 1. HF_TIMES: a list [[end, factor, factor], ...], each for the rows before `end`.
+  // "A|B": A for layers of kind 0 (hf.kinds), B for others.
   const char *heads;
 } hf_rule;
 enum hf_kind { HF_U32, HF_F32_KEY, HF_BOOL, HF_LAYERS };   // HF_LAYERS: HF_U32 plus hf.n_further
@@ -261,6 +262,7 @@ enum hf_vocab {
   HF_VOCAB_LLADA,
   HF_VOCAB_PHI2,
   HF_VOCAB_NEMOTRON,
+  HF_VOCAB_ARCTIC,
   HF_VOCAB_HUNYUAN,
   HF_VOCAB_HUNYUAN_MOE,
   HF_VOCAB_QWEN,

@@ -71,13 +71,33 @@ static int does_not_fit(const hf *h, const hf_source *s, const char *words, int6
 
 // ---- orders ---------------------------------------------------------------------------------------------------------
 
-static int weave(const hf *h, const hf_source *s, const char *key, int64_t n, hf_order *o, error *err) {
+// The rows of each head, a multiple of `step`: key is that of the number of heads, or, after '/', of the rows.
+static int rows_of_head(const hf *h, const hf_source *s, const char *key, int64_t n, int64_t step, int64_t *out,
+                        error *err) {
   uint32_t count;
   bool size = *key == '/';
   if (hf_need_u32(h, key + size, &count, err)) return -1;
-  int64_t of_head = size ? count : n / count;
-  if (n % count || of_head % 2) return does_not_fit(h, s, key, n, err);
+  *out = size ? count : n / count;
+  return n % count || *out % step ? does_not_fit(h, s, key, n, err) : 0;
+}
+
+static int weave(const hf *h, const hf_source *s, const char *key, int64_t n, hf_order *o, error *err) {
+  int64_t of_head;
+  if (rows_of_head(h, s, key, n, 2, &of_head, err)) return -1;
   add_slice(o, (hf_slice){0, {n / of_head, of_head / 2, 2}, {of_head, 1, of_head / 2}});
+  return 0;
+}
+
+// First the rotated halves of all heads, woven, then the others; of these a part of each for every head.
+static int weave_half(hf *h, const hf_source *s, const char *key, int64_t n, hf_order *o, error *err) {
+  int64_t of_head;
+  if (rows_of_head(h, s, key, n, 4, &of_head, err)) return -1;
+  int64_t half = of_head / 2, heads = n / of_head;
+  hf_order *apart = ARENA_NEW(h->arena, hf_order);
+  add_slice(apart, (hf_slice){0, {heads, half / 2, 2}, {of_head, 1, half / 2}});
+  add_slice(apart, (hf_slice){half, {heads, 1, half}, {of_head, 0, 1}});
+  add_slice(o, (hf_slice){0, {heads, 2, half}, {half, heads * half, 1}});
+  o->of = apart;
   return 0;
 }
 
@@ -257,6 +277,7 @@ int hf_set_order(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, error 
   int64_t *n = in_rows ? &m->t.ne[0] : &m->t.ne[1];
   if (m->t.n_dims > 2) return does_not_fit(h, s, r->heads, m->rows, err);
   int status = op == HF_WEAVE ? weave(h, s, r->heads, *n, o, err)
+               : op == HF_WEAVE_HALF ? weave_half(h, s, r->heads, *n, o, err)
                : op == HF_WEAVE_IN_ROWS ? weave_row(h, s, *n, o, err)
                : op == HF_HEADS_OF ? take_heads(h, s, r, n, o, err)
                : op == HF_WEAVE_QK ? weave_two(h, s, r->heads, *n, o, err)

@@ -464,28 +464,32 @@ static int put_wordpiece(hf *h, const json_t *tokenizer, error *err) {
 
 // ---- SentencePiece --------------------------------------------------------------------------------------------------
 
-// Classes whose added tokens are as tokenizer.json has them.
+// Classes whose added tokens are as they are said to be, in tokenizer.json, too (takes_added) or not.
 static bool takes_added(const hf *h) {
   return h->class->vocab == HF_VOCAB_PHI3 || h->class->vocab == HF_VOCAB_INTERNLM2;
 }
 
+static bool adds_as_said(const hf *h) { return takes_added(h) || h->class->vocab == HF_VOCAB_ARCTIC; }
+
 static int put_spm_piece(hf *h, hf_pieces *p, uint64_t i, const char *text, int32_t kind) {
   if (i >= p->n) return 0;           // the converter ignores it as well: the vocabulary is too small
-  p->text[i] = kind == USER_DEFINED && !takes_added(h) ? plain_spaces(h, text) : arena_strdup(h->arena, text);
-  p->score[i] = -1000;
+  p->text[i] = kind == USER_DEFINED && !adds_as_said(h) ? plain_spaces(h, text) : arena_strdup(h->arena, text);
+  p->score[i] = h->class->vocab != HF_VOCAB_ARCTIC ? -1000 : kind == USER_DEFINED ? -10000 : 0;
   p->kind[i] = kind;
   return 0;
 }
 
-// Adds a token that an object describes to the vocabulary.
-static int put_added_piece(hf *h, hf_pieces *p, const char *file, int64_t id, const json_t *said, error *err) {
+// Adds a token that an object describes to the vocabulary. unk: the text of the unknown one.
+static int put_added_piece(hf *h, hf_pieces *p, const char *file, int64_t id, const json_t *said, const char *unk,
+                           error *err) {
   const char *text = text_in(said, "content");
   if (!text || id < 0)
     return hf_fail(h, file, file == settings_name ? "added_tokens_decoder" : "added_tokens", err,
                    "one has no content or no number");
   bool control = json_is_true(json_object_get(said, "special")) ||
-                 (!takes_added(h) && looks_special(text));
-  return put_spm_piece(h, p, (uint64_t)id, text, control ? CONTROL : USER_DEFINED);
+                 (!adds_as_said(h) && looks_special(text));
+  bool unknown = control && h->class->vocab == HF_VOCAB_ARCTIC && is_text(text, unk);
+  return put_spm_piece(h, p, (uint64_t)id, text, unknown ? UNKNOWN : control ? CONTROL : USER_DEFINED);
 }
 
 static int put_added_pieces(hf *h, hf_pieces *p, const json_t *tokenizer, const json_t *settings, error *err) {
@@ -493,6 +497,8 @@ static int put_added_pieces(hf *h, hf_pieces *p, const json_t *tokenizer, const 
   const char *key;
   size_t i;
   int status = 0;
+  const json_t *of_unk = json_object_get(settings, "unk_token");
+  const char *unk = json_is_object(of_unk) ? text_in(of_unk, "content") : json_string_value(of_unk);
   if (h->class->vocab == HF_VOCAB_UNIGRAM) settings = NULL;          // the converter ignores them as well
   if (hf_json(h, "added_tokens.json", false, &added, err)) return -1;
   json_object_foreach(added, key, v)
@@ -502,13 +508,13 @@ static int put_added_pieces(hf *h, hf_pieces *p, const json_t *tokenizer, const 
   json_object_foreach(json_object_get(settings, "added_tokens_decoder"), key, v) {
     char *end;
     long long id = strtoll(key, &end, 10);
-    if (!status) status = put_added_piece(h, p, settings_name, *end || !*key ? -1 : id, v, err);
+    if (!status) status = put_added_piece(h, p, settings_name, *end || !*key ? -1 : id, v, unk, err);
   }
   if (takes_added(h))
     json_array_foreach(json_object_get(tokenizer, "added_tokens"), i, v) {
       const json_t *id = json_object_get(v, "id");
       if (!status)
-        status = put_added_piece(h, p, tokenizer_name, json_is_integer(id) ? json_integer_value(id) : -1, v, err);
+        status = put_added_piece(h, p, tokenizer_name, json_is_integer(id) ? json_integer_value(id) : -1, v, unk, err);
     }
   json_decref(added);
   return status ? -1 : 0;

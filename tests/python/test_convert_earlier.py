@@ -10,6 +10,9 @@ settings = load_tool("../python/test_convert_settings")
 folders, RECORDS, keys, made, put = (getattr(settings, n) for n in ("folders", "RECORDS", "keys", "made", "put"))
 
 
+BLOCKS = RECORDS["deci"]["config"]["block_configs"]
+
+
 def copy(kind, **config):
     record = json.loads(json.dumps(RECORDS[kind]))
     record["config"] |= config
@@ -27,6 +30,31 @@ def copy(kind, **config):
     ("internlm2", {"num_attention_heads": 5}, "160 rows are not those of heads"),
     ("ling1", {"num_attention_heads": 1 << 21}, "2097152 is more than 1048576"),
     ("baichuan", {"num_attention_heads": 64}, "192 rows are not those of heads"),
+    *((k, {key: value}, f"'{key}': {value if isinstance(value, str) else json.dumps(value)}, but files of {arch}") for k, arch, key, value in (
+        ("deci", "deci", "mlp_bias", True), ("bamba", "granitehybrid", "mamba_n_groups", 2), ("openelm", "openelm", "normalize_qk_projections", False), ("openelm", "openelm", "share_input_output_layers", False), ("refact", "refact", "multi_query", False),
+        ("codeshell", "codeshell", "position_embedding_type", "absolute"), ("plamo", "plamo", "hidden_act", "gelu"), ("arctic", "arctic", "use_residual", False), ("arctic", "arctic", "moe_layer_frequency", 2), ("chameleon", "chameleon", "attention_bias", True))),
+    ("bamba", {"attn_layer_indices": None}, "'attn_layer_indices': is missing"),
+    ("bamba", {"attn_layer_indices": [4]}, "'attn_layer_indices': has what is no layer at 0"),
+    ("bamba", {"attn_layer_indices": 2}, "'attn_layer_indices': is no list"),
+    ("bamba", {"attn_rotary_emb": 16}, "'attn_rotary_emb': 16 is not half of a head, 16"),
+    ("bamba", {"num_attention_heads": 32, "attn_rotary_emb": 1}, "self_attn.q_proj.weight': 64 rows are not those of heads"),
+    ("deci", {"block_configs": BLOCKS[:3]}, "'block_configs': is not a list of 4 layers"),
+    ("deci", {"block_configs": 4}, "'block_configs': is not a list of 4 layers"),
+    ("deci", {"block_configs": [{}, *BLOCKS[1:]]}, "'block_configs': layer 0 has no attention or ffn"),
+    *(("deci", {"block_configs": [{**BLOCKS[0], "attention": {"n_heads_in_group": n}}, *BLOCKS[1:]]}, "'block_configs': layer 0 has no attention or ffn, or no groups of its heads") for n in (3, 0, 8, "2")),
+    *(("deci", {"block_configs": [BLOCKS[0], {**BLOCKS[1], "ffn": {"ffn_mult": 1.0, **ff}}, *BLOCKS[2:]]}, "'block_configs': layer 1 has a feed-forward of another kind, or no width") for ff in ({"replace_with_linear": True}, {"ffn_mult": -1}, {"ffn_mult": 1e30}, {"ffn_mult": "x"})),
+    ("deci", {"num_attention_heads": 5}, "'block_configs': layer 0 has no attention"),
+    ("openelm", {"num_query_heads": [4]}, "'num_query_heads': is not a list of 2 layers"),
+    ("openelm", {"num_kv_heads": [2, -3]}, "'num_kv_heads': has what is no count at 1"),
+    ("openelm", {"ffn_multipliers": [1.5]}, "'ffn_multipliers': is not a list of 2 layers"),
+    ("openelm", {"ffn_multipliers": [1.5, 1e30]}, "'ffn_multipliers': has what gives no width at 1"),
+    ("openelm", {"ffn_dim_divisor": 0}, "'ffn_dim_divisor': is 0"),
+    ("openelm", {"ffn_dim_divisor": (1 << 32) - 1}, "'ffn_multipliers': has what gives no width at 0"),
+    ("openelm", {"head_dim": None}, "'head_dim': is missing"),
+    ("refact", {"n_embd": (1 << 32) - 1}, "'n_embd': 4294967295 is too much"),
+    ("plamo", {"n_shared_head": 4}, "'n_shared_head': 4 does not divide 6"),
+    ("plamo", {"n_shared_head": None}, "'n_shared_head': is missing"),
+    ("codeshell", {"rope_scaling": {"type": "linear", "factor": 2.0}}, "'rope_type': 'linear', which files of codeshell do not have"),
     ("qwen1", {"kv_channels": 32}, "'kv_channels': 32 is not hidden_size divided by num_attention_heads"),
 ])
 def test_settings_without_a_key(run_weft, tmp_path, kind, change, expected):
@@ -90,3 +118,31 @@ def test_the_first_name_of_baichuan(run_weft, tmp_path):
     expected = made(run_weft, folder, out)
     put(folder, lambda c: c.update(architectures=["BaiChuanForCausalLM"]))
     assert made(run_weft, folder, out) == expected and expected[1], expected[0]
+
+
+def test_heads_of_layers_of_deci_7b(run_weft, tmp_path):
+    """Version 1 has a list of key heads, and no other sizes of layers."""
+    record = copy("deci", num_key_value_heads_per_layer=[2, 4], num_hidden_layers=2, intermediate_size=256, rope_scaling=None, block_configs=None, num_key_value_heads=4)
+    record["tensors"] = {n: s for n, s in record["tensors"].items() if not n.startswith(("model.layers.2", "model.layers.3"))}
+    record["tensors"] |= {f"model.layers.1.self_attn.{n}_proj.weight": [64, 64] for n in "kv"} | {f"model.layers.1.mlp.{n}_proj.weight": [64, 256] if n == "down" else [256, 64] for n in ("gate", "up", "down")}
+    folder, out = folders.write(tmp_path / "deci", record), tmp_path / "out.gguf"
+    k = keys(run_weft, folder, out)[0]
+    assert k["deci.attention.head_count_kv"] == [2, 4] and k["deci.attention.head_count"] == 4 and k["deci.feed_forward_length"] == 256 and "deci.attention.key_length" not in k
+    assert run_weft(["run", "-m", folder, "--ids", "5,6,7", "-n", "2", "--temp", "0", "--json"]).returncode == 0
+    put(folder, lambda c: c.update(num_key_value_heads_per_layer=[2]))
+    assert "'num_key_value_heads_per_layer': is not a list of 2 layers" in made(run_weft, folder, out)[0]
+
+
+def test_norms_of_each_head_of_chameleon(run_weft, tmp_path):
+    """Each head has its own, woven as its rows; the converter takes those of the first head."""
+    run_weft(["convert", folders.write(tmp_path / "chameleon", RECORDS["chameleon"], "F32"), tmp_path / "out.gguf", "--outtype", "f32"])
+    norm = next(t.data for t in gguf.GGUFReader(tmp_path / "out.gguf").tensors if t.name == "blk.1.attn_q_norm.weight")
+    stored = np.frombuffer(folders.weights("model.layers.1.self_attn.q_norm.weight", [4, 16], "F32"), np.float32).reshape(4, 2, 8)
+    assert np.array_equal(norm, stored.transpose(0, 2, 1).reshape(4, 16))
+
+
+def test_tokens_of_arctic(run_weft, tmp_path):
+    """tokenizer_config.json redefines tokens: special ones are those of SentencePiece's with a score of 0."""
+    k = keys(run_weft, folders.write(tmp_path / "arctic", RECORDS["arctic"]), tmp_path / "out.gguf")[0]
+    names, types, scores = (k[f"tokenizer.ggml.{n}"] for n in ("tokens", "token_type", "scores"))
+    assert [(names[i], types[i], scores[i]) for i in (0, 301, 302)] == [("<unk>", 2, 0), ("[X]", 3, 0), ("<|im_start|>", 4, -10000)]

@@ -358,6 +358,79 @@ QWEN1_NAMES = [("model.embed_tokens", "transformer.wte"), ("model.norm", "transf
                ("mlp.gate_proj", "mlp.w2"), ("mlp.up_proj", "mlp.w1"), ("mlp.down_proj", "mlp.c_proj")]
 
 
+DECI_BLOCKS = [{"attention": {"n_heads_in_group": g, "no_op": not g and not linear, "replace_with_linear": linear}, "ffn": {"ffn_mult": f, "no_op": not f, "replace_with_linear": False}} for g, linear, f in ((2, False, 2.0), (4, False, 8.0), (None, False, 2.0), (2, False, None), (None, True, 4.0))]
+DECI_WIDTHS = [256, 512, 256, 0, 256]
+DECI_SAID = {"architectures": ["DeciLMForCausalLM"], "model_type": "llama", "num_hidden_layers": 4, "block_configs": DECI_BLOCKS[:4], "rope_theta": 500000.0, "rope_scaling": {k: v for k, v in LLAMA3.items() if k != "rope_theta"},
+             **dict.fromkeys(("intermediate_size", "num_key_value_heads", "rope_parameters", "head_dim"))}
+
+
+def deci_tensors(n):
+    out = {"model.embed_tokens.weight": [320, 64], "model.norm.weight": [64], "lm_head.weight": [320, 64]}
+    for i, (block, width) in enumerate(zip(DECI_BLOCKS[:n], DECI_WIDTHS)):
+        at, kv = f"model.layers.{i}.", 64 // (block["attention"]["n_heads_in_group"] or 64)
+        if kv > 1:
+            out |= {at + "input_layernorm.weight": [64], **{f"{at}self_attn.{n}_proj.weight": [rows, 64] for n, rows in zip("qkvo", (64, kv, kv, 64))}}
+        elif block["attention"]["replace_with_linear"]:
+            out |= {at + "input_layernorm.weight": [64], at + "self_attn.linear_attn.weight": [64, 64]}
+        if width:
+            out |= {at + "post_attention_layernorm.weight": [64], **{f"{at}mlp.{n}_proj.weight": s for n, s in (("gate", [width, 64]), ("up", [width, 64]), ("down", [64, width]))}}
+    return out
+
+
+def widened(tensors, known):
+    """Heads and widths of Llama's with those of each layer: rows of zeros, heads of keys several times, and parts of zeros for those that are not there."""
+    out = {n: x for n, x in tensors.items() if ".layers." not in n}
+    for name, shape in known.items():
+        x = tensors.get(name, (np.ones if "norm" in name else np.zeros)(shape, np.float32))
+        if len(shape) == 2 and x.shape[0] < shape[0] and ("k_proj" in name or "v_proj" in name) and shape[0] % x.shape[0] == 0:
+            x = np.repeat(x.reshape(-1, 16, x.shape[1]), shape[0] // x.shape[0], 0).reshape(shape)
+        out[name] = np.pad(x, [(0, n - k) for n, k in zip(shape, x.shape)])
+    return out
+
+
+OPENELM_NAMES = [("model.embed_tokens", "transformer.token_embeddings"), ("model.norm", "transformer.norm"), ("model.layers.", "transformer.layers."), ("input_layernorm", "attn_norm"), ("post_attention_layernorm", "ffn_norm"), ("self_attn.o_proj", "attn.out_proj"),
+                 ("self_attn.q_norm", "attn.q_norm"), ("self_attn.k_norm", "attn.k_norm"), ("mlp.down_proj", "ffn.proj_2")]
+OPENELM_HEADS = ((4, 2, 96), (6, 3, 128))
+
+
+def openelm_tensors():
+    out = {"transformer.token_embeddings.weight": [320, 64], "transformer.norm.weight": [64]}
+    for i, (heads, kv, width) in enumerate(OPENELM_HEADS):
+        shapes = {"attn_norm": [64], "ffn_norm": [64], "attn.q_norm": [16], "attn.k_norm": [16], "attn.qkv_proj": [16 * (heads + 2 * kv), 64], "attn.out_proj": [64, 16 * heads], "ffn.proj_1": [2 * width, 64], "ffn.proj_2": [64, width]}
+        out |= {f"transformer.layers.{i}.{n}.weight": s for n, s in shapes.items()}
+    return out
+
+
+def openelm_twin(tensors):
+    """Layers with fewer heads get heads of zeros."""
+    out = {n: x for n, x in tensors.items() if "qkv_proj" not in n and "proj_1" not in n}
+    for i, (heads, kv, width) in enumerate(OPENELM_HEADS):
+        at = f"transformer.layers.{i}."
+        for part, x in zip("qkv", np.split(tensors[at + "attn.qkv_proj.weight"], [16 * heads, 16 * (heads + kv)])):
+            rows = 96 if part == "q" else 48
+            out[f"model.layers.{i}.self_attn.{part}_proj.weight"] = np.pad(x, [(0, rows - len(x)), (0, 0)])
+        for part, x in zip(("gate", "up"), np.split(tensors[at + "ffn.proj_1.weight"], 2)):
+            out[f"model.layers.{i}.mlp.{part}_proj.weight"] = np.pad(x, [(0, 128 - width), (0, 0)])
+        out[at + "ffn.proj_2.weight"] = np.pad(out[at + "ffn.proj_2.weight"], [(0, 0), (0, 128 - width)])
+        out[at + "attn.out_proj.weight"] = np.pad(out[at + "attn.out_proj.weight"], [(0, 0), (0, 96 - 16 * heads)])
+    return renamed(out, back(OPENELM_NAMES))
+
+
+OPENELM_SAID = {"architectures": ["OpenELMForCausalLM"], "model_type": "openelm", "model_dim": 64, "num_transformer_layers": 2, "max_context_length": 512, "rope_freq_constant": 10000, "num_query_heads": [4, 6], "num_kv_heads": [2, 3], "ffn_multipliers": [1.5, 2.0],
+                "ffn_dim_divisor": 16, "head_dim": 16, "activation_fn_name": "swish", "ffn_with_glu": True, "normalize_qk_projections": True, "normalization_layer_name": "rms_norm", "share_input_output_layers": True, "qkv_multipliers": [0.5, 1.0],
+                **dict.fromkeys(("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size", "max_position_embeddings", "rope_parameters", "rms_norm_eps", "hidden_act", "layer_types", "tie_word_embeddings"))}
+CODESHELL_NAMES = [("model.embed_tokens", "transformer.wte"), ("model.norm", "transformer.ln_f"), ("model.layers.", "transformer.h."), ("input_layernorm", "ln_1"), ("post_attention_layernorm", "ln_2"), ("self_attn.o_proj", "attn.c_proj")]
+EARLY = dict.fromkeys(("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size", "max_position_embeddings", "rope_parameters", "rms_norm_eps", "norm_epsilon", "hidden_act", "layer_types", "head_dim", "attention_bias", "mlp_bias", "use_bias"))
+CODESHELL_SAID = {**EARLY, "architectures": ["CodeShellForCausalLM"], "model_type": "codeshell", "n_embd": 64, "n_layer": 2, "n_head": 4, "num_query_groups": 2, "n_positions": 512, "n_inner": 256, "layer_norm_epsilon": 1e-5, "activation_function": "gelu_pytorch_tanh",
+                  "position_embedding_type": "rope", "group_query_attention": True, "scale_attn_weights": True, "rope_scaling": None}
+REFACT_SAID = {**EARLY, "architectures": ["GPTRefactForCausalLM"], "model_type": "gpt_refact", "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 512, "multi_query": True, "layer_norm_epsilon": 1e-5}
+REFACT = {"transformer.wte.weight": [320, 64], "ln_f.weight": [64], "lm_head.weight": [320, 64], **{n.replace("model.layers.", "transformer.h."): s for n, s in layers_of(2, {"ln_1": [64], "ln_2": [64], "attn.q": [64, 64], "attn.kv": [32, 64], "attn.c_proj": [64, 64],
+                                                                                                                                                      "mlp.gate_up_proj": [512, 64], "mlp.c_proj": [64, 256]}).items()}}
+ARCTIC = layers_of(2, {"block_sparse_moe.gate": [4, 64], **{f"block_sparse_moe.experts.{e}.{n}": s for e in range(4) for n, s in (("w1", [96, 64]), ("w2", [64, 96]), ("w3", [96, 64]))}, "residual_layernorm": [64],
+                       **{f"residual_mlp.{n}": [64, 64] for n in ("w1", "w2", "w3")}})
+CHAMELEON = {f"model.layers.{i}.self_attn.{n}_norm.{end}": [h, 16] for i in range(2) for n, h in (("q", 4), ("k", 2)) for end in ("weight", "bias")}
+
+
 def back(names):
     return [(b, a) for a, b in reversed(names)]
 
@@ -564,6 +637,21 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
               "besides": {name: s for i in range(2) for name, s in biased(f"transformer.h.{i}.attn.c_attn", 192, 64).items()}, "twin": lambda t: renamed(in_parts(renamed(t, [("attn.c_attn", "self_attn.c_attn")]), "self_attn.c_attn", 1, (4, 4, 4), 16), back(QWEN1_NAMES)),
               "said": {"architectures": ["QWenLMHeadModel"], "model_type": "qwen", "kv_channels": 16, "intermediate_size": 192, "no_bias": True, "rotary_emb_base": 10000, "rotary_pct": 1.0, "scale_attn_weights": True, "seq_length": 512, "use_dynamic_ntk": True, "use_logn_attn": True,
                        **dict.fromkeys(("num_key_value_heads", "rope_parameters", "layer_types", "hidden_act", "use_sliding_window", "sliding_window", "max_window_layers", "bos_token_id", "eos_token_id", "pad_token_id"))}}),
+    "deci": ("LlamaForCausalLM", "LlamaConfig", {"num_hidden_layers": 4, "intermediate_size": 512, "rope_parameters": LLAMA3}, {"as_is": True, "said": DECI_SAID, "without": ("",), "besides": deci_tensors(4), "twin": widened}),
+    "deci-linear": ("LlamaForCausalLM", "LlamaConfig", {"rope_parameters": LLAMA3}, {"as_is": True, "answers": False, "said": {**DECI_SAID, "num_hidden_layers": 5, "block_configs": DECI_BLOCKS}, "without": ("",), "besides": deci_tensors(5)}),
+    "bamba": ("BambaForCausalLM", "BambaConfig", {"num_hidden_layers": 4, "attn_layer_indices": [2], "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 16, "mamba_expand": 2}, {"as_is": True, "said": {"attn_rotary_emb": 8}}),
+    "openelm": ("Qwen3ForCausalLM", "Qwen3Config", {"num_attention_heads": 6, "num_key_value_heads": 3, "head_dim": 16, "intermediate_size": 128, "tie_word_embeddings": True}, {**WITH_PIECES, "as_is": True, "said": OPENELM_SAID, "without": ("",), "besides": openelm_tensors(), "twin": openelm_twin}),
+    "codeshell": ("Starcoder2ForCausalLM", "Starcoder2Config", {"bos_token_id": 1, "eos_token_id": 2, "intermediate_size": 256, "sliding_window": None, "tie_word_embeddings": False}, {"as_is": True, "names": CODESHELL_NAMES, "without": NO_QKV, "said": CODESHELL_SAID,
+                  "besides": {name: s for i in range(2) for name, s in biased(f"transformer.h.{i}.attn.c_attn", 128, 64).items()}, "twin": lambda t: renamed(in_parts(renamed(t, [("attn.c_attn", "self_attn.c_attn")]), "self_attn.c_attn", 1, (4, 2, 2), 16), back(CODESHELL_NAMES))}),
+    "refact": ("LlamaForCausalLM", "LlamaConfig", {}, {"as_is": True, "answers": False, "said": REFACT_SAID, "without": ("",), "besides": REFACT}),
+    "plamo": ("LlamaForCausalLM", "LlamaConfig", {"hidden_size": 96, "num_attention_heads": 6, "num_key_value_heads": 3}, {**WITH_PIECES, "as_is": True, "answers": False, "without": ("post_attention_layernorm.weight",), "names": [("model.layers.", "model.layers.layers."), ("input_layernorm", "norm")],
+              "said": {"architectures": ["PlamoForCausalLM"], "model_type": "plamo", "n_shared_head": 2, "num_key_value_heads": 6, **dict.fromkeys(("max_position_embeddings", "rope_parameters", "head_dim", "attention_bias", "mlp_bias"))}}),
+    "arctic": ("LlamaForCausalLM", "LlamaConfig", {}, {**WITH_PIECES, "as_is": True, "answers": False, "without": tuple(f"mlp.{n}_proj.weight" for n in ("gate", "up", "down")), "besides": ARCTIC,
+               "tokenizer_config": {**WITH_PIECES["tokenizer_config"], "unk_token": "<unk>", "added_tokens_decoder": {**ADDED, "0": {"content": "<unk>", "special": True}, "302": {"content": "<|im_start|>", "special": False}}},
+               "said": {"architectures": ["ArcticForCausalLM"], "model_type": "arctic", "num_local_experts": 4, "num_experts_per_tok": 2, "use_residual": True, "moe_layer_frequency": 1, "parallel_attn_mlp_res": True, "rope_theta": 10000.0,
+                        **dict.fromkeys(("rope_parameters", "head_dim", "attention_bias", "mlp_bias"))}}),
+    "chameleon": ("LlamaForCausalLM", "LlamaConfig", {}, {"as_is": True, "answers": False, "besides": {**CHAMELEON, "model.vqmodel.quantize.embedding.weight": [4, 4]}, "said": {"architectures": ["ChameleonForConditionalGeneration"], "model_type": "chameleon", "swin_norm": True,
+                  "rope_theta": 10000.0, **dict.fromkeys(("rope_parameters", "head_dim"))}}),
     "minicpm": ("LlamaForCausalLM", "LlamaConfig", {"rope_parameters": {**LONG, "original_max_position_embeddings": 512}}, {**WITH_PIECES, "as_is": True, "said": {"architectures": ["MiniCPMForCausalLM"], "model_type": "minicpm", "scale_emb": 6, "scale_depth": 1.0, "dim_model_base": 32}}),
     "graniteswitch": ("GraniteMoeSharedForCausalLM", "GraniteMoeSharedConfig", {**SCALES, "shared_intermediate_size": 96, "num_local_experts": 0, "num_experts_per_tok": 0},
                       {"as_is": True, "said": SWITCH, "without": ("",), "besides": switch_tensors()}),
@@ -638,6 +726,7 @@ def mend(base):
         modify_tensors.__name__ = "mended"
         stablelm.StableLMModel.modify_tensors = modify_tensors
         mend_baichuan()
+        mend_earlier()
         mend_encoders()
 
 
@@ -649,6 +738,35 @@ def mend_baichuan():
     def modify_tensors(self, x, name, bid):
         yield from of_pack(self, x, name, bid) if "W_pack" in name else base.TextModel.modify_tensors(self, x, name, bid)
     baichuan.BaichuanModel.modify_tensors = modify_tensors
+
+
+def mend_earlier():
+    """Deci: any vocabulary of BPE is read as that of 128256 tokens. PLaMo: numbers are those of the published model. Chameleon: norms of heads are those of the first one. Bamba: whole heads are woven, but half of one rotates."""
+    from conversion import chameleon, deci, granite, plamo
+    deci.DeciModel.set_vocab = deci.TextModel._set_vocab_gpt2
+    chameleon.ChameleonModel._reverse_hf_permute = staticmethod(lambda x, heads, width: x.view(len(x), 2, -1).transpose(1, 2).reshape(x.shape))
+
+    def shuffled(self, x, axis):
+        shape, groups = list(x.shape), self.hparams["n_shared_head"]
+        x = x.reshape(shape[:axis] + [groups, self.hparams["num_attention_heads"] // groups, -1] + shape[axis + 1:])
+        return x.transpose(axis, axis + 1).reshape(shape)
+    plamo.PlamoModel.shuffle_attn_q_weight, plamo.PlamoModel.shuffle_attn_output_weight = (lambda self, x: shuffled(self, x, 0)), (lambda self, x: shuffled(self, x, 1))
+    parameters, of_granite = plamo.PlamoModel.set_gguf_parameters, granite.GraniteHybridModel.modify_tensors
+
+    def set_gguf_parameters(self):
+        count = self.gguf_writer.add_head_count_kv
+        self.gguf_writer.add_head_count_kv = lambda n: count(self.hparams["num_attention_heads"] // self.hparams["n_shared_head"])
+        parameters(self)
+
+    def modify_tensors(self, x, name, bid):
+        if self.hparams["architectures"] == ["BambaForCausalLM"] and name.endswith(("q_proj.weight", "k_proj.weight")):
+            size = self.hparams["hidden_size"] // self.hparams["num_attention_heads"]
+            first, rest = x.view(-1, 2, size // 2, x.shape[1]).unbind(1)
+            x = __import__("torch").stack([first.reshape(len(first), 2, -1, x.shape[1]).transpose(1, 2).reshape(first.shape), rest], 1).reshape(x.shape)
+            yield self.map_tensor_name(name), x
+        else:
+            yield from of_granite(self, x, name, bid)
+    plamo.PlamoModel.set_gguf_parameters, granite.GraniteHybridModel.modify_tensors = set_gguf_parameters, modify_tensors
 
 
 def mend_encoders():
@@ -758,11 +876,11 @@ def answer_of_twin(folder, model, config, tensors, twin):
     """What transformers says in another class, which computes the same with tensors that `twin` makes of the folder's."""
     arrays = {n: np.frombuffer(make_folder.weights(n, s, "F32"), np.float32).reshape(s) for n, s in tensors.items()}
     (folder / "config.json").write_text(json.dumps(config))
-    made = {n: np.ascontiguousarray(x, np.float32) for n, x in twin(arrays).items()}
-    make_folder.safetensors(folder / "model.safetensors", {n: ("F32", list(x.shape), x.tobytes()) for n, x in made.items()})
     import safetensors.torch
     import transformers
-    known = getattr(transformers, model)(transformers.AutoConfig.from_pretrained(folder)).state_dict()
+    known = {n: list(x.shape) for n, x in getattr(transformers, model)(transformers.AutoConfig.from_pretrained(folder)).state_dict().items() if not config.get("tie_word_embeddings") or n != "lm_head.weight"}
+    made = {n: np.ascontiguousarray(x, np.float32) for n, x in (twin(arrays, known) if twin == widened else twin(arrays)).items()}
+    make_folder.safetensors(folder / "model.safetensors", {n: ("F32", list(x.shape), x.tobytes()) for n, x in made.items()})
     missing = {n for n in known if ".mlp.experts." not in n} ^ {n for n in safetensors.torch.load_file(folder / "model.safetensors") if ".mlp.experts." not in n}
     assert not missing, missing
     return answer(folder, model, config)
