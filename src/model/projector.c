@@ -625,7 +625,8 @@ uop *projector_graph(const model *m, graph *g, const projector_shape *s) {
   int64_t n = m->n_embd_out, by = patches_of(m, 1), most = projector_output(m, s->squares);
   uop *squares = m->eye.fixed ? uop_idx(g, s->squares) : uop_var(g, "n", 1, s->squares);
   uop *rows = m->eye.queries ? uop_idx(g, most) : squares;
-  uop *patches = m->eye.fixed && m->eye.frames ? uop_idx(g, by) : idx_mul(g, squares, uop_idx(g, by));
+  bool sound = m->eye.frames && !m->eye.chunk;
+  uop *patches = sound ? uop_idx(g, by) : idx_mul(g, squares, uop_idx(g, by));
   b.T = patches;
   const projector_arch *of = m->projector->arch;
   tensor *x = of->whole ? of->whole(&b) : m->eye.chunk ? of->chunks(&b, squares) : NULL;

@@ -63,7 +63,7 @@ def test_indexers_whose_heads_are_smaller_than_what_turns(run_weft, make_model, 
     assert tried >= 12
 
 
-@pytest.mark.parametrize("encoder", ["qwen3vl", "gemma4", "qwen3omni", "resampler", "voxtral"])
+@pytest.mark.parametrize("encoder", ["qwen3vl", "gemma4", "qwen3omni", "resampler", "voxtral", "qwen2audio"])
 def test_changed_encoders(built_tool, tmp_path, encoder):
     """The same of mmproj files: refused, or an encoder and its graphs."""
     path = tmp_path / "mmproj.gguf"
