@@ -89,11 +89,13 @@ static void *run_jobs(void *arg) {
     j->fn(j->ctx);
     free(j);
     pthread_mutex_lock(&p->lock);
-    bool slow = w->state == WORKER_LATE;
-    w->state = slow && !p->stop ? WORKER_ENDED : WORKER_IDLE;
+    bool ends = w->state == WORKER_LATE && !p->stop;
+    if (!ends) w->state = WORKER_IDLE;
     if (p->stop) pthread_cond_broadcast(&p->more);
     else call_worker(p);
-    if (w->state == WORKER_ENDED) break;
+    if (!ends) continue;
+    w->state = WORKER_ENDED;               // after call_worker, which joins ended threads and takes their places
+    break;
   }
   pthread_mutex_unlock(&p->lock);
   return NULL;
