@@ -250,8 +250,10 @@ static const char make_table[] = "CREATE TABLE IF NOT EXISTS kernel(hash INTEGER
                                  " created INTEGER NOT NULL, version TEXT NOT NULL)";
 static const char select_one[] = "SELECT key, value, tag, version FROM kernel WHERE hash = ?";
 
-// SQLite's default file system, but without resolving names: it would resolve the folder's descriptor to its name.
-static sqlite3_vfs vfs;
+// SQLite's default file system, but without resolving names (it would resolve the folder's descriptor to its name), and
+// with the database's own files only: a journal may name a "super-journal" of several databases, which SQLite reads
+// whole and then removes. No journal of this cache names one, so such a name is that of a foreign file.
+static sqlite3_vfs vfs, *system_vfs;
 static pthread_once_t vfs_once = PTHREAD_ONCE_INIT;
 
 static int name_as_given(sqlite3_vfs *v, const char *name, int n, char *out) {
@@ -259,11 +261,38 @@ static int name_as_given(sqlite3_vfs *v, const char *name, int n, char *out) {
   return snprintf(out, (size_t)n, "%s", name) < n ? SQLITE_OK : SQLITE_CANTOPEN;
 }
 
+static bool is_own_file(const char *name) {
+  const char *slash = strrchr(name, '/');
+  return slash && !strncmp(slash + 1, DATABASE, sizeof DATABASE - 1);
+}
+
+// Foreign files do not exist: SQLite then drops the journal that names one.
+static int exists_of_own(sqlite3_vfs *v, const char *name, int flags, int *out) {
+  *out = 0;
+  return is_own_file(name) ? system_vfs->xAccess(v, name, flags, out) : SQLITE_OK;
+}
+
+// An error of damage, so that a database whose journal names a file of this name elsewhere is started afresh.
+static int open_own(sqlite3_vfs *v, const char *name, sqlite3_file *file, int flags, int *out) {
+  enum { OWN = SQLITE_OPEN_MAIN_DB | SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_WAL };
+  file->pMethods = NULL;
+  bool fine = !name || (flags & OWN && is_own_file(name));      // no name: a temporary file
+  return fine ? system_vfs->xOpen(v, name, file, flags, out) : SQLITE_CORRUPT;
+}
+
+static int delete_own(sqlite3_vfs *v, const char *name, int sync) {
+  return is_own_file(name) ? system_vfs->xDelete(v, name, sync) : SQLITE_CORRUPT;
+}
+
 static void make_vfs(void) {
   if (sqlite3_initialize() != SQLITE_OK) return;
-  vfs = *sqlite3_vfs_find(NULL);
+  system_vfs = sqlite3_vfs_find(NULL);
+  vfs = *system_vfs;
   vfs.zName = "weft";
   vfs.xFullPathname = name_as_given;
+  vfs.xAccess = exists_of_own;
+  vfs.xOpen = open_own;
+  vfs.xDelete = delete_own;
   sqlite3_vfs_register(&vfs, 0);
 }
 

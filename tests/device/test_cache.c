@@ -355,6 +355,71 @@ static void a_damaged_database_is_replaced(void **state) {
   free(dir);
 }
 
+static void add_u32(bytes *b, uint32_t v) {
+  for (int i = 0; i < 4; i++) b->at[b->n++] = (uint8_t)(v >> (24 - 8 * i));
+}
+
+// Writes a journal of a killed writer of several databases: it changes no page, and names a "super-journal".
+static void write_super_journal(const char *file, const char *journal, const char *name) {
+  static const uint8_t magic[8] = {0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7};
+  bytes db = read_all(file), b = {xcalloc(1, 4096), 0};
+  uint32_t page = (uint32_t)(db.at[16] << 8 | db.at[17]), n = (uint32_t)strlen(name), sum = 0;
+  memcpy(b.at, magic, 8);
+  b.n = 8;
+  add_u32(&b, 0);
+  add_u32(&b, 0);
+  add_u32(&b, (uint32_t)db.n / page);
+  add_u32(&b, 512);
+  add_u32(&b, page);
+  b.n = 512;
+  add_u32(&b, 0x40000000 / page + 1);
+  memcpy(b.at + b.n, name, n);
+  b.n += n;
+  for (uint32_t i = 0; i < n; i++) sum += (uint32_t)(int8_t)name[i];
+  add_u32(&b, n);
+  add_u32(&b, sum);
+  memcpy(b.at + b.n, magic, 8);
+  write_all(journal, b.at, b.n + 8);
+  bytes_free(&b);
+  bytes_free(&db);
+}
+
+// SQLite would read the named file whole, wait for a FIFO, and remove it. At most the cache is lost.
+static void a_journal_that_names_another_file(void **state) {
+  (void)state;
+  char *dir = filled("super"), *file = in(dir, "kernels-2.db"), *journal = in(dir, "kernels-2.db-journal");
+  char *apart = in(dir, "apart");
+  assert_int_equal(mkdir(apart, 0700), 0);
+  char *names[] = {in(base, "victim"), in(dir, "victim"), in(apart, "kernels-2.db-journal"), in(apart, "kernels-2.db")};
+  for (size_t i = 0; i < 2 * COUNT(names); i++) {
+    char *name = names[i / 2];
+    struct stat st;
+    if (i % 2) assert_int_equal(mkfifo(name, 0600), 0);
+    else write_all(name, (const uint8_t *)"keep", 4);
+    write_super_journal(file, journal, name);
+    alarm(60);
+    capture();
+    cache *c = cache_open(dir, "v1");
+    assert_true(cache_is_on(c));
+    for (int k = 0; k < 20; k++) {
+      int seen = get(c, k, 3000);
+      assert_true(seen == k + 1 || (i >= 4 && seen == -1));
+      put(c, k, k + 1, 3000);
+    }
+    cache_close(c);
+    assert_int_equal(warnings(), i < 4 ? 0 : 1);
+    alarm(0);
+    assert_int_equal(stat(name, &st), 0);
+    assert_int_equal(stat(journal, &st), -1);
+    unlink(name);
+  }
+  for (size_t i = 0; i < COUNT(names); i++) free(names[i]);
+  free(apart);
+  free(journal);
+  free(file);
+  free(dir);
+}
+
 static void one_warning_is_enough(void **state) {
   (void)state;
   char *dir = filled("twice"), *file = in(dir, "kernels-2.db");
@@ -766,6 +831,7 @@ int main(void) {
     cmocka_unit_test(finds_its_folder),
     cmocka_unit_test(a_damaged_entry_is_a_miss),
     cmocka_unit_test(a_damaged_database_is_replaced),
+    cmocka_unit_test(a_journal_that_names_another_file),
     cmocka_unit_test(one_warning_is_enough),
     cmocka_unit_test(damage_while_another_process_reads_removes_nothing),
     cmocka_unit_test(folders_that_others_may_write_are_refused),
