@@ -82,17 +82,29 @@ static int is_made_twice(const hf *h, const hf_source *s, const char *to, error 
   return hf_fail(h, file_of(h, s), s->name, err, "becomes '%s', and another tensor does, too", to);
 }
 
+static void squeeze(hf_made *m) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < m->t.n_dims; i++) if (m->t.ne[i] != 1) m->t.ne[n++] = m->t.ne[i];
+  for (uint32_t i = n; i < GGUF_MAX_DIMS; i++) m->t.ne[i] = 1;
+  m->t.n_dims = n ? n : 1;
+  m->rows = m->t.ne[1] * m->t.ne[2] * m->t.ne[3];
+}
+
 // Adds one expert's matrix (or one head's vector) at its place in the stack.
 static int stack_expert(hf *h, const hf_source *s, const hf_rule *r, const char *to, uint32_t expert, error *err) {
   static const char experts[] = "num_local_experts num_experts n_routed_experts moe_num_experts";
-  uint32_t n, dims = r->heads && s->n_dims == 1 ? 1 : 2;
+  int64_t elements = s->n_dims ? s->shape[s->n_dims - 1] : 0;
+  bool flat = r->op & HF_SQUEEZED && elements && !s->scale && !s->packed &&
+              s->end - s->begin == (uint64_t)elements * s->format->bytes;
+  uint32_t n, dims = flat || (r->heads && s->n_dims == 1) ? 1 : 2, made_dims = flat ? 4 : dims + 1;
   hf_made *m = made_before(h, to);
   if (hf_need_u32(h, r->heads ? r->heads : experts, &n, err)) return -1;
   if (expert >= n || n > EXPERTS_MOST)
     return hf_fail(h, file_of(h, s), s->name, err, "config.json says that there are %u %s", n,
                    !r->heads ? "experts" : dims == 1 ? "heads" : "matrices");
-  if (s->n_dims != dims) return hf_fail(h, file_of(h, s), s->name, err, "is no %s", r->heads ? "vector" : "matrix");
-  if (m && (m->n_parts != n || m->t.n_dims != dims + 1)) return is_made_twice(h, s, to, err);
+  if (s->n_dims != dims && !flat)
+    return hf_fail(h, file_of(h, s), s->name, err, "is no %s", r->heads ? "vector" : "matrix");
+  if (m && (m->n_parts != n || m->t.n_dims != made_dims)) return is_made_twice(h, s, to, err);
   if (!m) {
     // each expert must have its own tensor, so memory is bounded by the number of tensors in the folder
     if ((h->n_stacked += n) > h->sources.n)
@@ -100,10 +112,11 @@ static int stack_expert(hf *h, const hf_source *s, const hf_rule *r, const char 
     m = new_made(h, to, s);
     m->parts = ARENA_ARRAY(h->arena, const hf_source *, n);
     m->n_parts = n;
-    m->t.n_dims = dims + 1;
-    m->t.ne[dims] = n;
+    if (flat) squeeze(m);
+    m->t.n_dims = made_dims;
+    m->t.ne[made_dims - 1] = n;
   }
-  if (m->t.ne[0] != s->shape[dims - 1] || (dims == 2 && m->t.ne[1] != s->shape[0]) || m->t.from != s->format ||
+  if (m->t.ne[0] != elements || (dims == 2 && m->t.ne[1] != s->shape[0]) || m->t.from != s->format ||
       m->parts[expert])
     return hf_fail(h, file_of(h, s), s->name, err, "has another shape or type than that of another expert");
   m->parts[expert] = s;
@@ -183,14 +196,6 @@ static int put_layer_numbers(hf *h, error *err) {
   return 0;
 }
 
-static void squeeze(hf_made *m) {
-  uint32_t n = 0;
-  for (uint32_t i = 0; i < m->t.n_dims; i++) if (m->t.ne[i] != 1) m->t.ne[n++] = m->t.ne[i];
-  for (uint32_t i = n; i < GGUF_MAX_DIMS; i++) m->t.ne[i] = 1;
-  m->t.n_dims = n ? n : 1;
-  m->rows = m->t.ne[1] * m->t.ne[2] * m->t.ne[3];
-}
-
 // Makes a matrix of a list of numbers.
 static int put_in_rows(hf *h, hf_made *m, const hf_source *s, const char *key, error *err) {
   uint32_t rows = (uint32_t)m->t.ne[0];
@@ -200,6 +205,21 @@ static int put_in_rows(hf *h, hf_made *m, const hf_source *s, const char *key, e
   m->t.ne[0] /= rows;
   m->t.ne[1] = m->rows = rows;
   m->t.n_dims = 2;
+  return 0;
+}
+
+static void put_flat(hf_made *m) {
+  m->t.ne[0] *= m->rows;
+  m->t.ne[1] = m->t.ne[2] = m->t.ne[3] = m->rows = 1;
+  m->t.n_dims = 1;
+}
+
+static int put_fourth(hf *h, hf_made *m, const hf_source *s, error *err) {
+  squeeze(m);
+  if (m->t.n_dims != 2) return hf_fail(h, file_of(h, s), s->name, err, "is no matrix");
+  m->t.ne[3] = m->t.ne[1];
+  m->t.ne[1] = 1;
+  m->t.n_dims = 4;
   return 0;
 }
 
@@ -283,6 +303,8 @@ static int follow_rule(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, 
   case HF_UNIT_ROWS: m->unit = true; return 0;
   case HF_IN_ROWS: return put_in_rows(h, m, s, r->heads, err);
   case HF_KERNELS: return put_kernels(h, m, s, err);
+  case HF_FLAT: put_flat(m); return 0;
+  case HF_FOURTH: return put_fourth(h, m, s, err);
   case HF_ZERO_FIRST: return hf_zero_first(h, m, s, r, err);
   case HF_MATRICES:
   case HF_MATRICES_TURNED: return put_matrices(h, m, s, r, err);
@@ -379,7 +401,8 @@ static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *
   hf_made *m = new_made(h, to, s);
   if (follow_rule(h, m, s, r, err)) return -1;
   bool apart = m->turned || m->step != 1 || m->ahead;
-  if ((s->packed && apart) || ((s->packed || s->scale) && (r->op & HF_SQUEEZED || r->op == HF_KERNELS)))
+  bool shaped = r->op & HF_SQUEEZED || r->op == HF_KERNELS || r->op == HF_FLAT || r->op == HF_FOURTH;
+  if ((s->packed && apart) || ((s->packed || s->scale) && shaped))
     return hf_fail(h, file_of(h, s), s->name, err, "becomes '%s' in another order, and has scales of blocks", to);
   if (s->blocks && (apart || is_changed(m) || !hf_keeps_groups(s->blocks, &m->columns)))
     m->t.from = format_by_id(FORMAT_F32);
@@ -445,7 +468,10 @@ static bool stays_f32(const hf *h, const hf_tensor *t) {
   static const char *const ends[] = {"_norm.weight", "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight",
                                      "ssm_conv1d.weight", "ssm_conv1d_q.weight", "ssm_conv1d_k.weight",
                                      "ssm_conv1d_v.weight", "shortconv.conv.weight", "indexer.proj.weight",
-                                     "altup_correct_coef.weight", "altup_predict_coef.weight"},
+                                     "altup_correct_coef.weight", "altup_predict_coef.weight",
+                                     "time_mix_w1.weight", "time_mix_w2.weight", "time_mix_decay_w1.weight",
+                                     "time_mix_decay_w2.weight", "time_mix_first.weight",
+                                     "time_mix_lerp_fused.weight"},
                     *const streams[] = {"hc_attn_fn.weight", "hc_ffn_fn.weight", "indexer_compressor_ape.weight",
                                         "indexer_compressor_gate.weight"};
   bool adapter = hf_ends_in(t->name, ".lora_a") || hf_ends_in(t->name, ".lora_b");

@@ -556,7 +556,7 @@ static const hf_class plain_classes[] = {
 static const hf_class *const tables[] = {
   plain_classes,   hf_classes_qwen,  hf_classes_moe,       hf_classes_gemma, hf_classes_masked,   hf_classes_t5,
   hf_classes_more, hf_classes_norms, hf_classes_recurrent, hf_classes_delta, hf_classes_encoders, hf_classes_windows,
-  hf_classes_mixtures, hf_classes_coded, hf_classes_earlier};
+  hf_classes_mixtures, hf_classes_coded, hf_classes_rwkv, hf_classes_earlier};
 
 // ---- the class of a folder ------------------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ bool hf_reads(const char *name) {
   static const char *const names[] = {
     "config.json", index_name, "generation_config.json", "hf_quant_config.json", "modules.json", "added_tokens.json",
     "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model",
-    "tiktoken.model", "hy.tiktoken", "qwen.tiktoken", "chat_template.jinja"};
+    "tiktoken.model", "hy.tiktoken", "qwen.tiktoken", "rwkv_vocab_v20230424.txt", "chat_template.jinja"};
   static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
   for (size_t i = 0; i < COUNT(names); i++) if (!strcmp(name, names[i])) return true;
   size_t n = strspn(name, letters);

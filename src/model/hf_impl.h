@@ -173,7 +173,7 @@ enum hf_op {
   HF_SKIP,
   HF_WEAVE,        // interleaves the two halves of each head's rows
   HF_PLUS_ONE,     // 1 is added to each number
-  HF_STACK,        // expert #'s matrix, in a stack of all
+  HF_STACK,        // expert #'s matrix, in a stack of all; with HF_SQUEEZED: vector #, on the fourth axis
   HF_ONCE,         // the first tensor that becomes it; later ones are skipped
   HF_TURNED,       // each matrix is transposed
   HF_TURNED_EVEN,  // transposed, then every second row from the first on
@@ -206,6 +206,8 @@ enum hf_op {
   HF_MATRICES_TURNED, // HF_MATRICES, each transposed
   HF_KERNELS,      // a kernel of a convolution for each channel: four axes, with one element before and after channels
   HF_IN_ROWS,      // numbers become a matrix
+  HF_FLAT,         // a matrix becomes numbers
+  HF_FOURTH,       // the rows of a matrix become places on the fourth axis
   HF_PADDED,       // rows of zeros after the stored ones
   HF_TIMES,        // each row is multiplied by two factors
   HF_WEAVE_QK,     // HF_WEAVE of queries and keys, in a matrix that has values as well
@@ -237,7 +239,7 @@ typedef struct hf_rule {
   // HF_PADDED: the number of rows. HF_IN_ROWS: the number of rows; NULL: a row for each number. HF_MATRICES: the number
   // of matrices. HF_JOIN: the number of parts. HF_FROM_ROW: the number; absent: 0. HF_PART: "I/N", part I of N, from 0
   // on. HF_FULL: the number; NULL: 1. HF_TIMES: a list [[end, factor, factor], ...], each for the rows before `end`.
-  // "A|B": A for layers of kind 0 (hf.kinds), B for others.
+  // "A|B": A for layers of kind 0 (hf.kinds), B for others. ".*": the layer's number comes after the dot.
   const char *heads;
 } hf_rule;
 enum hf_kind { HF_U32, HF_F32_KEY, HF_BOOL, HF_LAYERS };   // HF_LAYERS: HF_U32 plus hf.n_further
@@ -274,7 +276,8 @@ enum hf_vocab {
   HF_VOCAB_EUROBERT,
   HF_VOCAB_XLMR,
   HF_VOCAB_UNIGRAM,
-  HF_VOCAB_WORDPIECE
+  HF_VOCAB_WORDPIECE,
+  HF_VOCAB_RWKV
 };
 // Queries and keys of Llama's classes.
 #define HF_WOVEN \
@@ -352,7 +355,7 @@ typedef struct hf_class {
 // Each table ends with a row without a name.
 extern const hf_class hf_classes_qwen[], hf_classes_moe[], hf_classes_gemma[], hf_classes_masked[], hf_classes_t5[],
   hf_classes_more[], hf_classes_norms[], hf_classes_recurrent[], hf_classes_delta[], hf_classes_encoders[],
-  hf_classes_windows[], hf_classes_mixtures[], hf_classes_coded[], hf_classes_earlier[];
+  hf_classes_windows[], hf_classes_mixtures[], hf_classes_coded[], hf_classes_rwkv[], hf_classes_earlier[];
 
 int hf_find_class(hf *h, error *err);
 int hf_put_keys(hf *h, error *err);
@@ -459,6 +462,7 @@ int hf_read_unigram(hf *h, const json_t *tokenizer, hf_pieces **out, error *err)
 // Decodes n characters; `to` has room for as many bytes. Returns the number of bytes; 0: it is not base64.
 size_t hf_base64(const char *from, size_t n, unsigned char *to);
 int hf_put_vocab(hf *h, error *err);
+int hf_put_world(hf *h, error *err);                       // hf_world.c: RWKV's tokens; after hf.n_vocab is set
 // Finds tokenizer.ggml.pre for the splitting that tokenizer.json describes.
 int hf_words(const hf *h, const json_t *tokenizer, const char **pre, error *err);
 #endif

@@ -294,6 +294,10 @@ int hf_set_order(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, error 
 
 const char *hf_words_of_layer(const hf *h, const char *words, const char *name) {
   const char *bar = words ? strchr(words, '|') : NULL, *digits = strpbrk(name, "0123456789");
+  const char *star = words ? strchr(words, '*') : NULL;
+  if (star && digits && star > words && star[-1] == '.')
+    return arena_printf(h->arena, "%.*s%.*s%s", (int)(star - words), words, (int)strspn(digits, "0123456789"), digits,
+                        star + 1);
   if (!bar) return words;
   unsigned long layer = digits ? strtoul(digits, NULL, 10) : 0;
   return layer < h->kinds.n && h->kinds.of[layer] ? bar + 1 : arena_strndup(h->arena, words, (size_t)(bar - words));

@@ -378,6 +378,7 @@ static int put_template(hf *h, const json_t *settings, error *err) {
   size_t n = 0;
   if (json_is_array(in)) return put_named_templates(h, in, err);
   if (!in && hf_text(h, "chat_template.jinja", &own, &n, err)) return -1;
+  if (!own && !text && h->class->vocab == HF_VOCAB_RWKV) text = "rwkv-world";        // a template known by its name
   if (own) gguf_head_str(h->head, "tokenizer.chat_template", own, n);
   else if (text) gguf_head_str(h->head, "tokenizer.chat_template", text, strlen(text));
   free(own);
@@ -685,6 +686,7 @@ static int put_word_list(hf *h, const json_t *tokenizer, json_t *settings, error
                kind == HF_VOCAB_GLM_MOE || kind == HF_VOCAB_LLADA ||
                (kind == HF_VOCAB_PHI3 && is_text(text_in(settings, "tokenizer_class"), "GPT2Tokenizer"));
   if (kind == HF_VOCAB_GEMMA4) return put_gemma4(h, tokenizer, settings, err);
+  if (kind == HF_VOCAB_RWKV) return count_vocab(h, 0, err) || hf_put_world(h, err) ? -1 : 0;
   if (kind != HF_VOCAB_WORDPIECE && !bytes && hf_read_pieces(h, &pieces, err)) return -1;
   if (!pieces && !tokenizer) return put_rank_list(h, settings, err);
   if (kind == HF_VOCAB_WORDPIECE) return put_wordpiece(h, tokenizer, err);
@@ -700,6 +702,14 @@ static int put_word_list(hf *h, const json_t *tokenizer, json_t *settings, error
   if (pieces && kind == HF_VOCAB_GEMMA) gguf_head_bool(h->head, "tokenizer.ggml.add_space_prefix", false);
   h->pieces = pieces;
   return pieces ? put_spm(h, pieces, tokenizer, settings, err) : put_bpe(h, tokenizer, settings, err);
+}
+
+// The first token begins and ends texts, and two ends of line end an answer.
+static void put_rwkv_roles(hf *h) {
+  enum { ENDS_OF_LINE = 261 };
+  gguf_head_u32(h->head, "tokenizer.ggml.bos_token_id", 0);
+  gguf_head_u32(h->head, "tokenizer.ggml.eos_token_id", 0);
+  if (h->n_vocab > ENDS_OF_LINE) gguf_head_u32(h->head, "tokenizer.ggml.eot_token_id", ENDS_OF_LINE);
 }
 
 // Keys that all files of a kind of vocabulary have, whatever the folder says.
@@ -718,6 +728,7 @@ static int put_fixed(hf *h, error *err) {
     gguf_head_u32(h->head, "tokenizer.ggml.padding_token_id", 0);
     gguf_head_u32(h->head, "tokenizer.ggml.unknown_token_id", 1);
   }
+  if (kind == HF_VOCAB_RWKV) put_rwkv_roles(h);
   if (kind != HF_VOCAB_HUNYUAN) return 0;
   if (hf_u32(h, "eod_token_id", &end, &found, err)) return -1;
   if (found && end >= h->n_vocab) return hf_fail(h, "config.json", "eod_token_id", err, "%u is not a token", end);

@@ -40,6 +40,9 @@ folders, RECORDS, keys, made, put = (getattr(settings, n) for n in ("folders", "
     ("talkie", {"head_dim": 1}, "'head_dim': 4 heads of 1 elements are no such"),
     ("talkie", {"head_dim": 8}, "has other rows than the parts with factors"),
     ("chatglm", {"kv_channels": 32}, "'kv_channels': 32 is not the width divided by the heads, 16"),
+    *(("rwkv7", {key: value}, f"'{key}': {json.dumps(value)}, but files of rwkv7") for key, value in (("norm_first", False), ("norm_bias", False))),
+    ("rwkv7", {"attn": {"layers": [1]}}, "'attn': is another, but files of rwkv7 have no key for it"),
+    ("rwkv6", {"rescale_every": 0.5}, "'rescale_every': is not a whole number"),
     ("nanbeige", {"skip_loop_final_norm": 1}, "'skip_loop_final_norm': is not true or false"),
 ])
 def test_settings_without_a_key(run_weft, tmp_path, kind, change, expected):
@@ -161,3 +164,52 @@ def test_pieces_of_chatglm_3(run_weft, tmp_path):
     assert scores[end:] == [0] * (len(tokens) - end) and scores[end - 1] == -(end - 1)
     ours = run_weft(["tokenize", "-m", source, "-p", "[gMASK]sop<|user|>", "--ids", "--no-bos", "--parse-special"])
     assert json.loads(ours.out)[:1] == [end + 1] and json.loads(ours.out)[-1] == end + 6
+
+
+def test_mixes_of_rwkv_7_in_one_tensor(run_weft, tmp_path):
+    """Older folders have the vectors of a layer side by side: the same file."""
+    def joined(tensors):
+        for i in (0, 1):
+            at = f"model.layers.{i}.attn.x_"
+            tensors[at + "x"] = ("F32", [6, 1, 1, 64], b"".join(tensors.pop(at + c)[2] for c in "rwkvag"))
+
+    out = tmp_path / "out.gguf"
+    apart, one = (with_tensors(tmp_path / name / "rwkv7", RECORDS["rwkv7"], change) for name, change in (("a", lambda t: None), ("b", joined)))
+    expected = made(run_weft, apart, out)
+    assert made(run_weft, one, out) == expected and len(expected[1]) > 10000
+
+
+def test_sizes_that_folders_of_rwkv_leave_to_the_class(run_weft, tmp_path):
+    """The published code's rules, here for a width of 64."""
+    for kind, width, unset, names in (("rwkv7", 256, [f"{n}_low_rank_dim" for n in ("decay", "a", "v", "gate")], ["attention.decay_lora_rank", "attention.iclr_lora_rank", "attention.value_residual_mix_lora_rank", "attention.gate_lora_rank"]),
+                                      ("rwkv6", 224, [], ["time_mix_extra_dim"])):
+        record = json.loads(json.dumps(RECORDS[kind]))
+        tensors = {n: [32 if "_lora.lora." in n and k < 64 else width if k == 96 else k for k in s] for n, s in record["tensors"].items()}
+        folder = folders.write(tmp_path / kind, {**record, "tensors": tensors})
+        put(folder, lambda c, unset=unset: c.update(intermediate_size=None, **dict.fromkeys(unset)))
+        k = keys(run_weft, folder, tmp_path / "out.gguf")[0]
+        assert [k[f"{kind}.{n}"] for n in ("feed_forward_length", *names)] == [width] + [32] * len(names)
+
+
+def test_a_folder_of_rwkv_without_a_template(run_weft, tmp_path):
+    folder = folders.write(tmp_path / "rwkv7", RECORDS["rwkv7"])
+    (folder / "chat_template.jinja").unlink()
+    assert keys(run_weft, folder, tmp_path / "out.gguf")[0]["tokenizer.chat_template"] == "rwkv-world"
+
+
+WORLD = "rwkv_vocab_v20230424.txt"
+
+
+@pytest.mark.parametrize("line", ["", "1", "1 'a'", "1 'a' x", "1 'a' 2", "1 a 1", "1 'a 1", "1 'a\" 1", "1 '' 0", r"1 '\x' 1", r"1 '\xg0' 1", r"1 '\q' 1", "1 '\\' 1", r"1 b'\u0041' 1", r"1 '\U00110000' 4", r"1 '\ud800' 3", "1 'a'b' 3", "'a' 1"])
+def test_lines_of_a_vocabulary_of_rwkv_that_are_none(run_weft, tmp_path, line):
+    folder = folders.write(tmp_path / "rwkv7", RECORDS["rwkv7"])
+    (folder / WORLD).write_text("1 'a' 1\n" + line + "\n3 'c' 1\n", encoding="utf-8")
+    assert f"{WORLD}: line 2 is no number, text and length of a token" in made(run_weft, folder, tmp_path / "out.gguf")[0]
+
+
+def test_vocabularies_that_rwkv_does_not_have(run_weft, tmp_path):
+    folder = folders.write(tmp_path / "rwkv7", RECORDS["rwkv7"])
+    (folder / WORLD).write_text("".join(f"{i} '{i}' {len(str(i))}\n" for i in range(1, 321)))
+    assert f"{WORLD}: has more tokens than config.json says, 320" in made(run_weft, folder, tmp_path / "out.gguf")[0]
+    (folder / WORLD).unlink()
+    assert f"{WORLD}: is missing" in made(run_weft, folder, tmp_path / "out.gguf")[0]

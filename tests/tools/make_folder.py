@@ -119,6 +119,15 @@ def ranks(lone=True):
     return "".join(f"{base64.b64encode(t).decode()} {i}\n" for i, t in enumerate(rank_tokens(lone)))
 
 
+WORLD = ["\t\t", "\t\n", "\t ", "\n\t", "\n\n", "it's", 'say "x"', "a\\b", "'\"", "return", " return", "\u4e16\u754c", "\u200b", "\U0001f680", b"\xe4\xb8", "\x7f\x80"]
+
+
+def world():
+    """rwkv_vocab_v20230424.txt: a line for each token, whose text is as Python writes it."""
+    tokens = [*(chr(i) if i < 128 else bytes([i]) for i in range(256)), *WORLD]
+    return "".join(f"{i + 1} {t!r} {len(t if isinstance(t, bytes) else t.encode())}\n" for i, t in enumerate(tokens))
+
+
 def settings(**more):
     return {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "model_max_length": 10 ** 30, "tokenizer_class": "PreTrainedTokenizerFast", **more}
 
@@ -236,6 +245,8 @@ def write(folder, record, dtype="BF16", files=1, floats=False):
         (folder / "sentencepiece.bpe.model").write_bytes(unigram())
     elif record.get("ranks"):
         (folder / record["ranks"]).write_text(ranks(record["ranks"] != "qwen.tiktoken"))
+    elif record.get("world"):
+        (folder / "rwkv_vocab_v20230424.txt").write_text(world(), encoding="utf-8")
     elif record.get("pieces"):
         (folder / "tokenizer.model").write_bytes(pieces())
     else:

@@ -434,6 +434,32 @@ CHAMELEON = {f"model.layers.{i}.self_attn.{n}_norm.{end}": [h, 16] for i in rang
 def back(names):
     return [(b, a) for a, b in reversed(names)]
 
+NO_LLAMA = dict.fromkeys(("num_attention_heads", "num_key_value_heads", "rms_norm_eps", "rope_parameters", "hidden_act", "head_dim", "attention_bias", "mlp_bias", "max_position_embeddings"))
+RWKV7 = {**NO_LLAMA, "architectures": ["RWKV7ForCausalLM"], "model_type": "rwkv7", "hidden_act": "sqrelu", "head_dim": 32, "norm_eps": 1e-5, "norm_first": True, "norm_bias": True, "attn": None, "decay_low_rank_dim": 16, "a_low_rank_dim": 16, "v_low_rank_dim": 8, "gate_low_rank_dim": 24}
+RWKV6 = {**NO_LLAMA, "architectures": ["Rwkv6ForCausalLM"], "model_type": "rwkv6", "head_size": 32, "layer_norm_epsilon": 1e-5, "rescale_every": 1}
+
+
+def rwkv7_tensors():
+    out = {"model.embeddings.weight": [320, 64], "lm_head.weight": [320, 64], **norms("model.norm", "model.layers.0.pre_norm")}
+    for i in range(2):
+        at = f"model.layers.{i}."
+        out |= {**norms(*(at + n for n in ("attn_norm", "ffn_norm", "attn.g_norm"))), **{f"{at}attn.x_{c}": [1, 1, 64] for c in "rwkvag"}, f"{at}attn.k_k": [64], f"{at}attn.k_a": [64], f"{at}attn.r_k": [2, 32], f"{at}ffn.x_k": [64], f"{at}ffn.key.weight": [96, 64], f"{at}ffn.value.weight": [64, 96]}
+        out |= {f"{at}attn.{c}_proj.weight": [64, 64] for c in "rkvo"}
+        for c, rank in (("w", 16), ("a", 16), ("v", 8), ("g", 24)):
+            if i or c != "v":
+                out |= {f"{at}attn.{c}_lora.lora.0.weight": [rank, 64], f"{at}attn.{c}_lora.lora.2.weight": [64, rank], **({} if c == "g" else {f"{at}attn.{c}_lora.lora.2.bias": [64]})}
+    return out
+
+
+def rwkv6_tensors():
+    out = {"rwkv.embeddings.weight": [320, 64], "head.weight": [320, 64], **norms("rwkv.ln_out", "rwkv.blocks.0.pre_ln")}
+    for i in range(2):
+        at = f"rwkv.blocks.{i}."
+        out |= {**norms(*(at + n for n in ("ln1", "ln2", "attention.ln_x"))), **{f"{at}attention.time_maa_{c}": [1, 1, 64] for c in "xwkvrg"}, f"{at}attention.time_maa_w1": [64, 160], f"{at}attention.time_maa_w2": [5, 32, 64], f"{at}attention.time_decay": [1, 1, 64]}
+        out |= {f"{at}attention.time_decay_w1": [64, 64], f"{at}attention.time_decay_w2": [64, 64], f"{at}attention.time_faaaa": [2, 32], f"{at}feed_forward.time_maa_k": [1, 1, 64], f"{at}feed_forward.time_maa_r": [1, 1, 64]}
+        out |= {f"{at}attention.{n}.weight": [64, 64] for n in ("receptance", "key", "value", "gate", "output")} | {f"{at}feed_forward.{n}.weight": s for n, s in (("key", [96, 64]), ("receptance", [64, 64]), ("value", [64, 96]))}
+    return out
+
 
 KINDS = {   # name: class of the model, of its configuration, what this has; what the folder has besides, and how it is converted
     "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", {"head_dim": 32, "tie_word_embeddings": True}),
@@ -673,6 +699,8 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
     "jais": ("GPT2LMHeadModel", "GPT2Config", {**GPT, "n_inner": 96, "bos_token_id": 1, "eos_token_id": 2}, {"as_is": True, "answers": False, "without": ("wpe.weight",), "besides": JAIS_BESIDES, "said": JAIS}),
     "talkie": ("LlamaForCausalLM", "LlamaConfig", {}, {"as_is": True, "answers": False, "without": ("",), "besides": TALKIE_TENSORS, "said": TALKIE}),
     "chatglm": ("LlamaForCausalLM", "LlamaConfig", {}, {**GLM, "as_is": True, "answers": False, "without": ("",), "besides": CHATGLM_TENSORS, "said": CHATGLM}),
+    "rwkv7": ("LlamaForCausalLM", "LlamaConfig", {}, {"world": True, "as_is": True, "answers": False, "without": ("",), "besides": rwkv7_tensors(), "said": RWKV7}),
+    "rwkv6": ("LlamaForCausalLM", "LlamaConfig", {}, {"world": True, "as_is": True, "answers": False, "without": ("",), "besides": rwkv6_tensors(), "said": RWKV6}),
     "neobert": ("BertModel", "BertConfig", {"vocab_size": 32, "num_key_value_heads": None}, {**BERT, "as_is": True, "said": NEOBERT, "without": ("",), "besides": neobert_tensors()}),
     "nomicmoe": ("NomicBertModel", "NomicBertConfig", {"vocab_size": N_ALIGNED, "num_key_value_heads": 4},
                  {"tokenizer": ALIGNED, "tokenizer_config": {"tokenizer_class": "XLMRobertaTokenizer", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask>", "cls_token": "<s>", "sep_token": "</s>", "clean_up_tokenization_spaces": True},
@@ -814,7 +842,8 @@ def converter(llama_cpp, *arguments, as_is=False):
     base.TextModel.get_vocab_base_pre = lambda self, tokenizer: tokenizer.pre if isinstance(tokenizer, Ranks) else "jina-v2-en" if type(tokenizer).__name__ == "BertTokenizer" else "qwen2"
     mend(base)
     base.AutoConfig = None if as_is else __import__("transformers").AutoConfig
-    from conversion import minimax
+    from conversion import minimax, rwkv
+    rwkv.Rwkv6Model.lerp_weights, rwkv.Rwkv7Model.lerp_weights = {}, {}          # they keep those of other folders
     minimax.MiniMaxText01Model._get_suppress_tokens = lambda self: None          # reads folders of several files
     import transformers
     of_folder = transformers.AutoTokenizer.from_pretrained
