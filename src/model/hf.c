@@ -274,6 +274,29 @@ static int put_times(hf *h, hf_made *m, const hf_source *s, const char *key, err
   return 0;
 }
 
+static const unsigned char *raw_row(const hf_made *m, int64_t r, unsigned char *scratch);
+
+// Sets the lengths of a matrix's columns, summed in doubles, plus what keeps those of zeros from dividing by zero.
+static int measure_columns(hf *h, hf_made *m, const hf_source *s, error *err) {
+  const float least = 1e-7f;
+  if (m->t.n_dims != 2 || s->blocks)
+    return hf_fail(h, file_of(h, s), s->name, err, "is no matrix, or is of 4-bit blocks, and columns have lengths");
+  size_t n = (size_t)m->t.ne[0];
+  float *x = xmalloc(n * sizeof *x), *by = ARENA_ARRAY(h->arena, float, n);
+  double *sums = xcalloc(n, sizeof *sums);
+  unsigned char *scratch = xmalloc(2 * n * sizeof *x);
+  for (int64_t r = 0; r < m->t.ne[1]; r++) {
+    floats_from(m->t.from, raw_row(m, r, scratch), m->t.ne[0], x);
+    for (size_t i = 0; i < n; i++) sums[i] += (double)x[i] * (double)x[i];
+  }
+  for (size_t i = 0; i < n; i++) by[i] = (float)sqrt(sums[i]) + least;
+  m->by_columns = by;
+  free(x);
+  free(sums);
+  free(scratch);
+  return 0;
+}
+
 // Applies a rule to a tensor, which has the folder's shape so far.
 static int follow_rule(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, error *err) {
   m->minus_exp = r->op & HF_MINUS_EXP;
@@ -301,6 +324,7 @@ static int follow_rule(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, 
   case HF_FIRST_TURNED: return hf_split(h, m, s, r, err);
   case HF_PLUS_ONE: m->plus = 1; return 0;
   case HF_UNIT_ROWS: m->unit = true; return 0;
+  case HF_UNIT_COLUMNS: return measure_columns(h, m, s, err);
   case HF_IN_ROWS: return put_in_rows(h, m, s, r->heads, err);
   case HF_KERNELS: return put_kernels(h, m, s, err);
   case HF_FLAT: put_flat(m); return 0;
@@ -379,7 +403,9 @@ static int add_product(hf *h, const hf_source *s, const char *to, error *err) {
   return 0;
 }
 
-static bool is_changed(const hf_made *m) { return m->plus != 0 || m->minus_exp || m->exp || m->unit || m->times; }
+static bool is_changed(const hf_made *m) {
+  return m->plus != 0 || m->minus_exp || m->exp || m->unit || m->by_columns || m->times;
+}
 
 static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *to, uint32_t expert, error *err) {
   char quoted[128];
@@ -746,6 +772,7 @@ static void divide_by_length(float *x, int64_t n) {
 static void change_values(const hf_made *m, int64_t r, float *x) {
   const hf_times *times = m->times;
   if (m->unit) divide_by_length(x, m->t.ne[0]);
+  for (int64_t i = 0; i < m->t.ne[0] && m->by_columns; i++) x[i] /= m->by_columns[i];
   while (times && r >= times->end) times++;
   for (size_t k = 0; times && k < 2; k++) {
     for (int64_t i = 0; i < m->t.ne[0]; i++) x[i] *= times->by[k];

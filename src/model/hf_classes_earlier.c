@@ -29,14 +29,12 @@ static void move_value(hf *h, const char *from, const char *to) {
 
 static const hf_rule deepseek1_rules[] = {
   HF_WOVEN, HF_EXPERTS(BLOCK "mlp"), HF_SHARED_EXPERT(BLOCK "mlp.shared_experts"), {0}};
-static const hf_rule ling1_rules[] = {
-  {"model.word_embeddings", "token_embd", 0, 0},
-  WOVEN_PARTS(BLOCK "attention.query_key_value"),
-  {BLOCK "attention.dense", "blk.*.attn_output", 0, 0},
-  HF_EXPERTS(BLOCK "mlp"),
-  HF_SHARED_EXPERT(BLOCK "mlp.shared_experts"),
-  {0},
-};
+#define LING1 \
+  {"model.word_embeddings", "token_embd", 0, 0}, WOVEN_PARTS(BLOCK "attention.query_key_value"), \
+    {BLOCK "attention.dense", "blk.*.attn_output", 0, 0}, HF_EXPERTS(BLOCK "mlp"), \
+    HF_SHARED_EXPERT(BLOCK "mlp.shared_experts")
+static const hf_rule ling1_rules[] = {LING1, {0}};
+static const hf_rule ling1_normed_rules[] = {LING1, {"lm_head", "output", HF_UNIT_COLUMNS | HF_WIDE, 0}, {0}};
 #define MIXTURE_KEYS \
   {"vocab_size", HF_U32, "vocab_size"}, {"leading_dense_block_count", HF_U32, "first_k_dense_replace"}, \
     {"expert_feed_forward_length", HF_U32, "moe_intermediate_size"}
@@ -47,6 +45,20 @@ static const hf_key ling1_keys[] = {
   {"expert_weights_norm", HF_BOOL, "norm_topk_prob"},
   {0},
 };
+
+// Gives the class of a folder other rules.
+static void take_rules(hf *h, const hf_rule *rules) {
+  hf_class *other = ARENA_NEW(h->arena, hf_class);
+  *other = *h->class;
+  other->rules = rules;
+  h->class = other;
+}
+
+static int prepare_ling1(hf *h, error *err) {
+  (void)err;
+  if (json_is_true(hf_in(h->text, "norm_head"))) take_rules(h, ling1_normed_rules);
+  return 0;
+}
 
 static int ling1_more(hf *h, error *err) {
   gguf_head_f32(h->head, hf_arch_key(h, "expert_weights_scale"), 1);
@@ -92,7 +104,7 @@ static const char layout[] = "Meta AI original pth";
 static const hf_rule baichuan_rules[] = {WOVEN_PARTS(BLOCK "self_attn.W_pack"), {0}};
 // Version 2 divides each row of the head by its length.
 static const hf_rule baichuan2_rules[] = {
-  WOVEN_PARTS(BLOCK "self_attn.W_pack"), {"lm_head", "output", HF_UNIT_ROWS, 0}, {0}};
+  WOVEN_PARTS(BLOCK "self_attn.W_pack"), {"lm_head", "output", HF_UNIT_ROWS | HF_WIDE, 0}, {0}};
 static const hf_key orion_keys[] = {
   {"context_length", HF_U32, "max_sequence_length max_position_embeddings model_max_length"}, {0}};
 
@@ -107,11 +119,7 @@ static int prepare_baichuan(hf *h, error *err) {
   uint32_t n;
   bool found;
   if (hf_u32(h, "vocab_size", &n, &found, err)) return -1;
-  if (!found || n != OF_VERSION_2) return 0;
-  hf_class *version2 = ARENA_NEW(h->arena, hf_class);
-  *version2 = *h->class;
-  version2->rules = baichuan2_rules;
-  h->class = version2;
+  if (found && n == OF_VERSION_2) take_rules(h, baichuan2_rules);
   return 0;
 }
 
@@ -409,8 +417,9 @@ const hf_class hf_classes_earlier[] = {
   {.name = "BailingMoeForCausalLM",
    .arch = "bailingmoe",
    .needs = "first_k_dense_replace num_shared_experts moe_intermediate_size norm_topk_prob",
-   .musts = SILU " use_bias=false use_qkv_bias=false norm_head=false multi_gate=false",
+   .musts = SILU " use_bias=false use_qkv_bias=false norm_head=true|false multi_gate=false",
    .defaults = "{\"rms_norm_eps\":1e-6,\"rope_theta\":10000.0}",
+   .prepare = prepare_ling1,
    .keys = ling1_keys,
    .rules = ling1_rules,
    .more = ling1_more},

@@ -190,26 +190,37 @@ static const hf_rule bamba_rules[] = {
   {0},
 };
 
+// Reads the list of layers that attend (kind 1).
+static int read_attending(const hf *h, hf_layers *y, error *err) {
+  static const char key[] = "attn_layer_indices";
+  json_t *v, *list = hf_in(h->text, key);
+  size_t i;
+  if (h->n_layers > HF_LAYERS_MOST || !json_array_size(list))
+    return hf_fail(h, config_name, key, err, "is no list, or there are more layers than %d", HF_LAYERS_MOST);
+  *y = (hf_layers){h->n_layers, ARENA_ARRAY(h->arena, uint8_t, h->n_layers)};
+  json_array_foreach(list, i, v) {
+    json_int_t layer = json_is_integer(v) ? json_integer_value(v) : -1;
+    if (layer < 0 || layer >= y->n) return hf_fail(h, config_name, key, err, "has what is no layer at %zu", i);
+    y->of[layer] = 1;
+  }
+  return 0;
+}
+
 // Files are those of Granite's class, but positions rotate the first half of a head.
 static int bamba_more(hf *h, error *err) {
-  static const char list[] = "attn_layer_indices", share[] = "attn_rotary_emb";
+  static const char count[] = "attn_rotary_emb", part[] = "partial_rotary_factor";
+  const double half = 0.5;
+  double share = half;
   uint32_t size, rotated;
   bool found;
-  size_t i;
-  json_t *v, *at = hf_in(h->text, list);
-  if (h->n_layers > HF_LAYERS_MOST || !json_array_size(at))
-    return hf_fail(h, config_name, list, err, "is no list, or there are more layers than %d", HF_LAYERS_MOST);
-  hf_layers y = {h->n_layers, ARENA_ARRAY(h->arena, uint8_t, h->n_layers)};
-  json_array_foreach(at, i, v) {
-    json_int_t layer = json_is_integer(v) ? json_integer_value(v) : -1;
-    if (layer < 0 || layer >= y.n) return hf_fail(h, config_name, list, err, "has what is no layer at %zu", i);
-    y.of[layer] = 1;
-  }
-  if (hf_head_size(h, &size, err) || hf_u32(h, share, &rotated, &found, err)) return -1;
+  hf_layers y;
+  if (read_attending(h, &y, err) || hf_head_size(h, &size, err) || hf_u32(h, count, &rotated, &found, err)) return -1;
   if (found && rotated != size / 2)
-    return hf_fail(h, config_name, share, err, "%u is not half of a head, %u", rotated, size);
+    return hf_fail(h, config_name, count, err, "%u is not half of a head, %u", rotated, size);
+  if (hf_rope_number(h, part, part, &share, &found, err)) return -1;
+  if (share != half) return hf_fail(h, config_name, part, err, "%g is not %g", share, half);
   gguf_head_bool(h->head, hf_arch_key(h, "rope.scaling.finetuned"), true);
-  return check_time_steps(h, err) || hf_put_rope_dims(h, 0.5, err) || hf_put_heads_of_layers(h, &y, 1, err) ? -1 : 0;
+  return check_time_steps(h, err) || hf_put_rope_dims(h, half, err) || hf_put_heads_of_layers(h, &y, 1, err) ? -1 : 0;
 }
 
 // ---- Nemotron H -----------------------------------------------------------------------------------------------------
@@ -463,7 +474,7 @@ const hf_class hf_classes_recurrent[] = {
   {.name = "BambaForCausalLM",
    .arch = "granitehybrid",
    .needs = "attn_layer_indices",
-   .musts = "hidden_act=silu attention_bias=false mlp_bias=false mamba_n_groups=1 partial_rotary_factor=0.5",
+   .musts = "hidden_act=silu attention_bias=false mlp_bias=false mamba_n_groups=1",
    .defaults = "{\"rms_norm_eps\":1e-5,\"rope_theta\":10000.0,\"mamba_d_conv\":4,\"mamba_n_groups\":1,"
                "\"mamba_expand\":2}",
    .derived = "inner=mamba_n_heads*mamba_d_head inner=mamba_expand*hidden_size",

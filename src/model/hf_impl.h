@@ -69,6 +69,7 @@ typedef struct hf_made {
   float plus;
   bool minus_exp, exp;               // v becomes -exp(v), or exp(v)
   bool unit;                         // each row is divided by its length
+  const float *by_columns;           // elements of a row are divided by these; NULL: they are not
   bool wide;                         // computed in floats, not in the stored precision
   const struct hf_times *times;      // factors of rows; NULL: none
 } hf_made;
@@ -213,6 +214,7 @@ enum hf_op {
   HF_WEAVE_QK,     // HF_WEAVE of queries and keys, in a matrix that has values as well
   HF_ZERO_FIRST,   // matrices, which get one of zeros before them; those of HF_WEAVE if the rule has heads
   HF_UNIT_ROWS,    // each row is divided by its length
+  HF_UNIT_COLUMNS, // each column is divided by its length
   HF_JOIN,         // part # of a matrix that is cut by rows
   HF_PRODUCT,      // a vector, times the one whose name has "_norm" in the place of "_proj"
   HF_KEY_INTEGERS, // integers of 64 bits become a key

@@ -21,7 +21,7 @@ def copy(kind, **config):
 
 @pytest.mark.parametrize("kind, change, expected", [
     *((k, {key: value}, f"'{key}': {value if isinstance(value, str) else json.dumps(value)}, but files of {arch}") for k, arch, key, value in (
-        ("deepseek1", "deepseek", "norm_topk_prob", True), ("deepseek1", "deepseek", "moe_layer_freq", 2), ("deepseek1", "deepseek", "scoring_func", "sigmoid"), ("ling1", "bailingmoe", "norm_head", True), ("ling1", "bailingmoe", "use_qkv_bias", True),
+        ("deepseek1", "deepseek", "norm_topk_prob", True), ("deepseek1", "deepseek", "moe_layer_freq", 2), ("deepseek1", "deepseek", "scoring_func", "sigmoid"), ("ling1", "bailingmoe", "norm_head", 1), ("ling1", "bailingmoe", "use_qkv_bias", True),
         ("internlm2", "internlm2", "bias", True), ("baichuan", "baichuan", "hidden_act", "gelu"), ("orion", "orion", "attention_bias", True), ("qwen1", "qwen", "rotary_pct", 0.5), ("qwen1", "qwen", "no_bias", False))),
     *((k, {key: None}, f"'{key}': is missing") for k, key in (("deepseek1", "first_k_dense_replace"), ("deepseek1", "n_shared_experts"), ("ling1", "norm_topk_prob"), ("ling1", "num_shared_experts"))),
     ("internlm2", {"rope_scaling": {"type": "yarn", "factor": 2.0}}, "'rope_type': 'yarn', which files of internlm2 do not have"),
@@ -36,6 +36,7 @@ def copy(kind, **config):
     ("bamba", {"attn_layer_indices": None}, "'attn_layer_indices': is missing"),
     ("bamba", {"attn_layer_indices": [4]}, "'attn_layer_indices': has what is no layer at 0"),
     ("bamba", {"attn_layer_indices": 2}, "'attn_layer_indices': is no list"),
+    ("bamba", {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25}}, "'partial_rotary_factor': 0.25 is not 0.5"),
     ("bamba", {"attn_rotary_emb": 16}, "'attn_rotary_emb': 16 is not half of a head, 16"),
     ("bamba", {"num_attention_heads": 32, "attn_rotary_emb": 1}, "self_attn.q_proj.weight': 64 rows are not those of heads"),
     ("deci", {"block_configs": BLOCKS[:3]}, "'block_configs': is not a list of 4 layers"),
@@ -79,6 +80,16 @@ def test_the_head_of_baichuan_2(run_weft, tmp_path):
         assert np.array_equal(rows[-1], stored) == (n == 125695)
     length = np.sqrt((stored.astype(np.float64) ** 2).sum(1, keepdims=True))
     assert np.allclose(rows[1], stored / length, rtol=1e-6, atol=0)
+
+
+def test_the_head_of_ling_1(run_weft, tmp_path):
+    """With norm_head each column is divided by its length."""
+    rows, stored = [], np.frombuffer(folders.weights("lm_head.weight", [320, 64], "F32"), np.float32).reshape(320, 64)
+    for normed in (True, False):
+        source = folders.write(tmp_path / "ling1", copy("ling1", norm_head=normed), "F32")
+        assert run_weft(["convert", source, tmp_path / "out.gguf", "--outtype", "f32"]).returncode == 0
+        rows.append(next(t.data for t in gguf.GGUFReader(tmp_path / "out.gguf").tensors if t.name == "output.weight").copy())
+    assert np.array_equal(rows[1], stored) and np.allclose(rows[0], stored / np.linalg.norm(stored, axis=0), rtol=1e-6, atol=0)
 
 
 def test_tokens_of_internlm2(run_weft, tmp_path):

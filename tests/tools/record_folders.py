@@ -649,8 +649,8 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
     "deepseek1": ("Qwen2MoeForCausalLM", "Qwen2MoeConfig", DEEPSEEK, {"as_is": True, "names": DEEPSEEK_NAMES, "without": ("shared_expert_gate.weight", *(f"{n}_proj.bias" for n in "qkv")), "twin": as_qwen2moe,
                   "said": {"architectures": ["DeepseekForCausalLM"], "model_type": "deepseek", "rope_theta": 10000.0, **DEEPSEEK_SAID}}),
     "ling1": ("Qwen2MoeForCausalLM", "Qwen2MoeConfig", {**DEEPSEEK, "mlp_only_layers": [], "head_dim": 32, "norm_topk_prob": True}, {"as_is": True, "names": DEEPSEEK_NAMES + LING1_NAMES, "without": ("shared_expert_gate.weight", *NO_QKV),
-              "besides": {f"model.layers.{i}.attention.query_key_value.weight": [256, 64] for i in range(3)}, "twin": lambda t: as_qwen2moe(in_parts(t, "attention.query_key_value", 1, (4, 2, 2), 32)),
-              "said": {**DEEPSEEK_SAID, "architectures": ["BailingMoeForCausalLM"], "first_k_dense_replace": 0, "model_type": "bailing_moe", "num_experts": 4, "n_routed_experts": None, "num_shared_experts": 2, "n_shared_experts": None, "norm_topk_prob": True, "norm_head": False, "use_bias": False,
+              "besides": {f"model.layers.{i}.attention.query_key_value.weight": [256, 64] for i in range(3)}, "twin": lambda t: as_qwen2moe(in_parts({**t, "lm_head.weight": t["lm_head.weight"] / np.linalg.norm(t["lm_head.weight"], axis=0)}, "attention.query_key_value", 1, (4, 2, 2), 32)),
+              "said": {**DEEPSEEK_SAID, "architectures": ["BailingMoeForCausalLM"], "first_k_dense_replace": 0, "model_type": "bailing_moe", "num_experts": 4, "n_routed_experts": None, "num_shared_experts": 2, "n_shared_experts": None, "norm_topk_prob": True, "norm_head": True, "use_bias": False,
                        "use_qkv_bias": False, "rope_theta": 10000.0, "scoring_func": None, "moe_layer_freq": None}}),
     "internlm2": ("LlamaForCausalLM", "LlamaConfig", {"num_attention_heads": 6, "hidden_size": 96, "vocab_size": 280}, {**WITH_PIECES, "as_is": True, "names": INTERNLM2_NAMES, "without": NO_QKV, "besides": {f"model.layers.{i}.attention.wqkv.weight": [160, 96] for i in range(2)},
                   "tokenizer_config": {**WITH_PIECES["tokenizer_config"], "eos_token": "</s>", "added_tokens_decoder": INTERNLM2}, "twin": lambda t: renamed(in_parts(t, "attention.wqkv", 2, (6, 2, 2), 16), back(INTERNLM2_NAMES)),
@@ -733,7 +733,7 @@ TYPES = {"BF16": ["auto", "f32", "q8_0"], "F16": ["auto", "bf16"], "F32": ["auto
 
 
 def mend(base):
-    """The token that begins a text of HunYuan's: the converter has its number in the published vocabulary. Norms of each head of StableLM: its function returns the stack from a generator, which loses it. torch.exp: rounded once, from a double.
+    """The token that begins a text of HunYuan's: the converter has its number in the published vocabulary. Norms of each head of StableLM: its function returns the stack from a generator, which loses it. torch.exp and torch.norm: rounded once, from a double.
     DeepSeek V3.2: the converter asks the tokenizer for add_bos_token, which those of transformers 5 lack."""
     import gguf
     import torch
@@ -743,6 +743,9 @@ def mend(base):
     bos = gguf.GGUFWriter.add_bos_token_id
     if bos.__name__ != "<lambda>":
         gguf.GGUFWriter.add_bos_token_id = lambda self, i: bos(self, len(make_folder.rank_tokens()) + 2 if i == 127959 else i)
+    norm = torch.norm
+    if norm.__name__ == "norm":                            # the length of columns (Ling 1): summed in doubles
+        torch.norm = lambda x, **more: norm(x.double(), **more).to(x.dtype)
     exp = torch.exp
     if exp.__name__ == "exp":
         torch.exp = lambda x: exp(x.double()).to(x.dtype)
