@@ -136,7 +136,7 @@ static int join_part(hf *h, const hf_source *s, const hf_rule *r, const char *to
     m->n_parts = n;
     m->t.ne[1] = m->rows = 0;
   }
-  if (m->t.ne[0] != s->shape[1] || m->t.from != s->format || m->n_parts != n || m->parts[part])
+  if (m->t.n_dims != 2 || m->t.ne[0] != s->shape[1] || m->t.from != s->format || m->n_parts != n || m->parts[part])
     return hf_fail(h, file_of(h, s), s->name, err, "has another width or type than that of another part");
   m->parts[part] = s;
   m->t.ne[1] += s->shape[0];
@@ -198,10 +198,11 @@ static int put_layer_numbers(hf *h, error *err) {
 
 // Makes a matrix of a list of numbers.
 static int put_in_rows(hf *h, hf_made *m, const hf_source *s, const char *key, error *err) {
-  uint32_t rows = (uint32_t)m->t.ne[0];
+  uint32_t rows = 1;
   if (key && hf_need_u32(h, key, &rows, err)) return -1;
-  if (m->t.n_dims != 1 || m->t.ne[0] % rows || m->t.ne[0] > INT32_MAX)
+  if (m->t.n_dims != 1 || m->t.ne[0] > INT32_MAX || m->t.ne[0] % rows)
     return hf_fail(h, file_of(h, s), s->name, err, "is not a list of numbers for %u rows", rows);
+  if (!key) rows = (uint32_t)m->t.ne[0];
   m->t.ne[0] /= rows;
   m->t.ne[1] = m->rows = rows;
   m->t.n_dims = 2;

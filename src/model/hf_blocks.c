@@ -47,6 +47,9 @@ int hf_take_scale(const hf *h, hf_source *s, hf_source *scale, error *err) {
   if (s->scale)
     return hf_fail(h, file_with_blocks(h, s), s->name, err, "has scales twice: %.200s and %.200s", s->scale->name,
                    scale->name);
+  const hf_source *both = scale->taken || scale->packed || scale->scale ? scale : s->taken || s->packed ? s : NULL;
+  if (both)
+    return hf_fail(h, file_with_blocks(h, both), both->name, err, "is a matrix with scales, and scales of another");
   scale->taken = true;
   s->scale = scale;
   return 0;

@@ -148,7 +148,8 @@ float hf_e8m0(unsigned char code);                         // a power of two, or
 // ---- hf_blocks.c
 int hf_read_modelopt(hf *h, error *err);
 int hf_bind_blocks(hf *h, error *err);
-// Sets the scales of a matrix. -1: it has some already.
+// Sets the scales of a matrix. -1: it has some already, or one of the two has another role, in which its bytes are read
+// in another format.
 int hf_take_scale(const hf *h, hf_source *s, hf_source *scale, error *err);
 // Returns whether an order of a row's elements keeps groups with a common scale together.
 bool hf_keeps_groups(const struct format *blocks, const hf_order *columns);

@@ -262,7 +262,7 @@ static int take_equal_part(const hf *h, const hf_source *s, const char *words, i
 
 // Takes every second row, beginning with row `first`.
 static int take_second_rows(const hf *h, const hf_source *s, hf_made *m, int64_t first, error *err) {
-  if (m->t.ne[1] % 2) return does_not_fit(h, s, "pairs of rows", m->t.ne[1], err);
+  if (m->t.n_dims > 3 || m->t.ne[1] % 2) return does_not_fit(h, s, "pairs of rows", m->t.ne[1], err);
   m->t.ne[1] /= 2;
   m->rows = m->t.ne[1] * m->t.ne[2];
   add_slice(&m->order, (hf_slice){first, {1, 1, m->rows}, {0, 0, 2}});

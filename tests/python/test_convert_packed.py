@@ -182,6 +182,48 @@ def test_a_matrix_with_scales_twice(run_weft, tmp_path, form, change, twice):
     fails(run_weft, folder, f"key '{NAME}.weight': has scales twice: {NAME}.{twice[0]} and {NAME}.{twice[1]}")
 
 
+@pytest.mark.parametrize("chain", ["weight_scale_inv", "weight"])
+def test_a_matrix_that_is_scales(run_weft, tmp_path, chain):
+    """As a matrix with scales it would be read as floats, as scales it has one byte for each. In two files, so that either is bound first."""
+    shape = RECORDS["qwen3"]["tensors"][NAME + ".weight"]
+    codes, scales = ("F8_E4M3", shape, bytes([56]) * (shape[0] * shape[1])), ("F32", shape, np.ones(shape, np.float32).tobytes())
+    config = {"quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [1, 1]}}
+    folder = folders.write(tmp_path / "small", {**RECORDS["qwen3"], "config": {**RECORDS["qwen3"]["config"], **config}})
+    first, second = NAME + ".weight_scale_inv", NAME + ".weight_scale_inv_scale_inv"
+    early, late = (second, first) if chain == "weight_scale_inv" else (first, second)
+    of = {first: codes, second: scales}
+    lie(folder, lambda t: [t.update({NAME + ".weight": codes, early: of[early]}), folders.safetensors(folder / "model-2.safetensors", {late: of[late]})])
+    (folder / "model.safetensors").rename(folder / "model-1.safetensors")
+    expected = f"key '{first}': is a matrix with scales, and scales of another" if early == second else f"key '{first}': scales of F8_E4M3 are not read"
+    fails(run_weft, folder, expected)
+
+
+def test_rows_in_pairs_of_four_axes(run_weft, tmp_path):
+    """Matrices of experts whose rows are in pairs have three axes; blocks without scales have four."""
+    name = "model.layers.0.mlp.experts.gate_up_proj"
+    folder = folders.write(tmp_path / "small", RECORDS["gpt-oss"])
+    lie(folder, lambda t: [t.pop(name), t.update({name + "_blocks": ("BF16", [8, 4, 16, 64], bytes(8 * 4 * 16 * 64 * 2))})])
+    fails(run_weft, folder, f"key '{name}_blocks': 16 rows are not those of heads (pairs of rows)")
+
+
+@pytest.mark.parametrize("n", [1 << 32, (1 << 32) + 4])
+def test_lists_longer_than_32_bits(run_weft, tmp_path, n):
+    """A list of numbers that becomes rows of one number; the file has a hole in place of its 8 GB."""
+    name = "model.layers.0.attention.A_log"
+    folder = folders.write(tmp_path / "small", RECORDS["ling3"])
+    path = folder / "model.safetensors"
+    lie(folder, lambda t: t.pop(name))
+    data = path.read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    head, body = json.loads(data[8:8 + size]), data[8 + size:]
+    head[name] = {"dtype": "BF16", "shape": [n], "data_offsets": [len(body), len(body) + 2 * n]}
+    text = json.dumps(head).encode()
+    with path.open("wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + body)
+        f.truncate(8 + len(text) + len(body) + 2 * n)
+    fails(run_weft, folder, f"key '{name}': is not a list of numbers for 1 rows")
+
+
 def lie(folder, change):
     """change(tensors): {name: [dtype, shape, bytes]}."""
     path = folder / "model.safetensors"
