@@ -79,7 +79,11 @@ tensor *t_pad(graph *g, tensor *x, int axis, int64_t before, int64_t after) {
 }
 
 tensor *t_slice(graph *g, tensor *x, int axis, uop *offset, uop *size) {
-  uop *d[2 * MAX_DIMS];
+  uop *d[2 * MAX_DIMS], *all = x->shape->dim[axis];
+  bool known = offset->op == OP_CONST && size->op == OP_CONST && all->op == OP_CONST;
+  die_if(known && (offset->a < 0 || size->a < 0 || offset->a > all->a || size->a > all->a - offset->a),
+         "slice of an axis beyond its end (axis %d: %lld and %lld of %lld)", axis, (long long)offset->a,
+         (long long)size->a, (long long)all->a);
   if (uop_is_int(offset, 0) && size == x->shape->dim[axis]) return x;
   for (int i = 0; i < x->shape->n; i++) {
     d[2 * i] = i == axis ? offset : uop_idx(g, 0);

@@ -263,6 +263,8 @@ int model_check_draft(const model *m, const model *draft, error *err) {
   if (!has_plain_stream(m))
     return gguf_fail(draft->file, NULL, err, "%s is a model of the kind %s, which takes no draft file",
                      gguf_path(m->file), m->arch->name);
+  if (model_has_sections(draft) && !model_has_sections(m))       // runs of the target have no positions of sections
+    return misfit_key(draft, "rope.dimension_sections", err, "it has sections, and %s has none", gguf_path(m->file));
   if (draft_fits_sizes(m, draft, err) || check_tokens(m, draft, err)) return -1;
   int groups = m->n_groups;
   for (int i = 0; i < draft->n_groups; i++) groups += window_group(m, draft->group_window[i]) == m->n_groups;

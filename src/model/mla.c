@@ -50,6 +50,11 @@ static int load_mla(loader *l, layer *y) {
        (key_count(l, near ? "attention.value_length_mla_swa" : "attention.value_length_mla", 1, 1 << 14, &a->v) ||
         key_count(l, near ? "attention.key_length_mla_swa" : "attention.key_length_mla", 1, 1 << 14, &q))))
     return -1;
+  int turning = y->rope == ROPE_NONE ? a->rope : l->m->rope[y->rope].dim;
+  if (turning != a->rope)
+    return gguf_fail(l->f, key(l, "rope.dimension_count_swa"), l->err,
+                     "%d, but latent attention rotates rope.dimension_count = %d elements in all layers", turning,
+                     a->rope);
   if (q <= a->rope)
     return gguf_fail(l->f, key(l, both ? "attention.key_length_mla" : "attention.key_length"), l->err,
                      "%d leaves nothing beside rope.dimension_count = %d", q, a->rope);

@@ -61,6 +61,7 @@ int key_flags(loader *l, const char *rest, uint32_t each[MODEL_MAX_LAYERS]) {
   const gguf_value *v = gguf_find(l->f, key(l, rest));
   bool array = v && v->type == GGUF_ARRAY;
   size_t n = (size_t)(array && v->a.n == (size_t)l->m->n_layer ? l->m->n_layer : l->m->n_block);
+  memset(each, 0, MODEL_MAX_LAYERS * sizeof *each);        // of blocks that the list leaves out
   if (!array || v->elem != GGUF_BOOL) return gguf_u32_each(l->f, l->key, n, each, l->err);
   if (v->a.n != n) return gguf_fail(l->f, l->key, l->err, "expected %zu elements, found %zu", n, v->a.n);
   for (size_t i = 0; i < n; i++) each[i] = v->a.data[i] != 0;

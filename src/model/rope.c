@@ -70,6 +70,20 @@ static int load_scaling(loader *l, rope *r) {
   return yarn ? load_yarn(l, r) : 0;
 }
 
+// Both ropes take their factors from one tensor.
+static int check_factors(loader *l, enum tensor_id id, const char *name, int n) {
+  const model *m = l->m;
+  for (int i = 0; i < ROPE_COUNT && m->w[id].weight; i++) {
+    bool sliding = i == ROPE_SLIDING;
+    if (sliding && m->arch->flags & ARCH_SWA_PLAIN_ROPE) continue;
+    if (m->rope[i].dim / 2 > n)
+      return gguf_fail(l->f, key(l, sliding ? "rope.dimension_count_swa" : "rope.dimension_count"), l->err,
+                       "%d elements rotate, and tensor '%s' has %d factors, for as many pairs", m->rope[i].dim, name,
+                       n);
+  }
+  return 0;
+}
+
 int rope_load(loader *l, int head_dim) {
   model *m = l->m;
   rope *r = &m->rope[ROPE_GLOBAL], *sliding = &m->rope[ROPE_SLIDING];
@@ -103,7 +117,9 @@ int rope_load(loader *l, int head_dim) {
   if (want_vector(l, NULL, W_ROPE_FREQS, n_factors, m->arch->has & HAS_ROPE_FREQS ? 0 : WANT_OPTIONAL) ||
       want_vector(l, NULL, W_ROPE_LONG, r->dim / 2, both) || want_vector(l, NULL, W_ROPE_SHORT, r->dim / 2, both))
     return -1;
-  return 0;
+  return check_factors(l, W_ROPE_FREQS, "rope_freqs.weight", n_factors) ||
+             check_factors(l, W_ROPE_LONG, "rope_factors_long.weight", r->dim / 2)
+           ? -1 : 0;
 }
 
 // Whether pair i of {pairs} belongs to section `of`.

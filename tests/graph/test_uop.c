@@ -8,7 +8,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/attempt.h"
 #include "graph/eval.h"
+#include "graph/graph.h"
 #include "graph/half.h"
 #include "graph/uop.h"
 
@@ -274,6 +276,27 @@ static void evaluation(void **state) {
   graph_free(g);
 }
 
+typedef struct cut { graph *g; int64_t from, n; } cut;
+static void slice_of_eight(void *ctx) {
+  const cut *c = ctx;
+  t_slice_i(c->g, t_buffer(c->g, 1, DT_F32, 8), 0, c->from, c->n);
+}
+
+static void slices_end_where_the_axis_does(void **state) {
+  (void)state;
+  static const struct { int64_t from, n; bool good; } cases[] = {
+    {0, 8, true}, {0, 3, true}, {7, 1, true}, {8, 0, true}, {0, 9, false}, {7, 2, false}, {9, 0, false},
+    {-1, 2, false}, {2, -1, false}, {1, INT64_MAX, false}, {INT64_MAX, 1, false}};
+  graph *g = graph_new(NULL);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    error err = {0};
+    cut c = {g, cases[i].from, cases[i].n};
+    assert_int_equal(attempt(ATTEMPT_LEAVES, slice_of_eight, &c, &err) == 0, cases[i].good);
+    if (!cases[i].good) assert_non_null(strstr(err.text, "slice of an axis beyond its end"));
+  }
+  graph_free(g);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(equal_nodes_are_one), cmocka_unit_test(ranges_are_those_that_nothing_below_binds),
@@ -282,6 +305,7 @@ int main(void) {
       cmocka_unit_test(graphs_nest),
       cmocka_unit_test(sources_come_first),
       cmocka_unit_test(shapes_follow),
+      cmocka_unit_test(slices_end_where_the_axis_does),
       cmocka_unit_test(constants_are_canonical),
       cmocka_unit_test(evaluation),
   };

@@ -195,6 +195,7 @@ def without(name, change=None):
     ("dflash", {"keys": {"target_layers": [0] * 17}}, "draft.gguf: key 'dflash.target_layers': lists 17 layers"),
     ("dflash", {"mask": 509}, r"draft.gguf: key 'tokenizer.ggml.mask_token_id': 509, but \S*model.gguf has 509 tokens"),
     ("dflash", without("enc.output_norm.weight"), "draft.gguf: tensor 'enc.output_norm.weight' is missing"),
+    ("dflash", {"keys": {"rope.dimension_sections": [2, 3, 3, 0]}}, r"draft.gguf: key 'dflash.rope.dimension_sections': it has sections, and \S*model.gguf has none"),
     ("dspark", without("markov_w2.weight"), "draft.gguf: tensor 'markov_w2.weight' is missing"),
     ("dspark", without("markov_w1.weight", lambda x: x[:400]), "draft.gguf: tensor 'markov_w2.weight' has shape {24, 509, 1, 1}, expected {24, 400}"),
     ("dspark-bonus", without("markov_w1.weight", lambda x: x[:400]), r"draft.gguf: tensor 'markov_w1.weight' has 400 rows, but \S*model.gguf has 509 tokens"),

@@ -130,6 +130,11 @@ MISFITS = [
     ("gemma3n", {"keys": {"embedding_length_per_layer_input": 32}}, ["tensor 'per_layer_token_embd.weight'", "expected {704, 301} (gemma3n.embedding_length_per_layer_input = 32)"]),
     ("granite", {"keys": {"attention.head_count_kv": 4}}, ["tensor 'blk.0.attn_k.weight'", "expected {256, 256} (granite.attention.head_count_kv = 4, granite.attention.key_length = 64)"]),
     ("nemotron_h", {"keys": {"ssm.state_size": 32}}, ["'blk.0.ssm_conv1d.weight'", "(nemotron_h.ssm.inner_size = 512, nemotron_h.ssm.state_size = 32, nemotron_h.ssm.group_count = 4)"]),
+    # factors of the rope, of which layers with a window may turn more elements than there are
+    ("phi3-long", {"keys": {"rope.dimension_count_swa": 96, "attention.sliding_window": 64}}, ["phi3.rope.dimension_count_swa", "96 elements rotate", "'rope_factors_long.weight' has 36 factors"]),
+    ("llama-yarn", {"rope_freqs": True, "keys": {"attention.key_length_swa": 128, "rope.dimension_count_swa": 128, "attention.sliding_window": 64}},
+     ["llama.rope.dimension_count_swa", "128 elements rotate", "'rope_freqs.weight' has 32 factors"]),
+    ("dots3note", {"keys": {"rope.dimension_count_swa": 64}}, ["dots3note.rope.dimension_count_swa", "64, but latent attention rotates rope.dimension_count = 32 elements"]),
     ("gpt2", {"keys": {"context_length": 300}}, ["tensor 'position_embd.weight' has shape {256, 256, 1, 1}, expected {256, 300}"]),
 ]
 
