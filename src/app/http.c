@@ -324,6 +324,11 @@ static int begin_body(struct transfer *t) {
     return stop(t);
   }
   if (t->size < 0) t->size = all;
+  if (t->size >= 0 && t->size < t->have) {
+    error_set(t->err, "%s: the server says that the file has %lld bytes, and %lld are there", t->f->shown,
+              (long long)t->size, (long long)t->have);
+    return stop(t);
+  }
   if (t->size >= 0 && !fstatvfs(t->fd, &disk) && (uint64_t)(t->size - t->have) / disk.f_frsize >= disk.f_bavail) {
     readable(need, t->size - t->have);
     readable(free_bytes, (int64_t)(disk.f_bavail * disk.f_frsize));

@@ -16,6 +16,14 @@ bool message_send(int fd, struct iovec *parts, size_t n) {
   return true;
 }
 
+bool message_send_now(int fd, char byte) {
+  struct iovec one = {&byte, 1};
+  ssize_t sent;
+  do sent = sendmsg(fd, &(struct msghdr){.msg_iov = &one, .msg_iovlen = 1}, MSG_NOSIGNAL | MSG_DONTWAIT);
+  while (sent < 0 && errno == EINTR);
+  return sent == 1;
+}
+
 bool message_receive(int fd, void *to, size_t n) {
   for (char *at = to; n;) {
     ssize_t got = recv(fd, at, n, MSG_WAITALL);

@@ -8,6 +8,8 @@
 // Sends all parts in one call, since each call wakes the other side up. The parts are modified. False: the other side
 // has closed.
 bool message_send(int fd, struct iovec *parts, size_t n);
+// One byte, without waiting. False: the other side has closed, or reads nothing: it may have been taken over.
+bool message_send_now(int fd, char byte);
 // Exactly n bytes. False: the other side has closed.
 bool message_receive(int fd, void *to, size_t n);
 // Sends a file descriptor with one byte. Receiving: *more is false once the other side has closed; -1: no descriptor.

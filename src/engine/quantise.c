@@ -190,6 +190,11 @@ static int choose_formats(job *j, error *err) {
 
 // ---- the heads of the new files -------------------------------------------------------------------------------------
 
+// Keys that say how the new files are laid out.
+static bool is_of_layout(const char *key) {
+  return !strcmp(key, "general.alignment") || !strncmp(key, "split.", strlen("split."));
+}
+
 // "key=int:1": all integers are unsigned, as in llama.cpp.
 static int override(gguf_head *h, const char *asked, error *err) {
   size_t n;
@@ -198,6 +203,11 @@ static int override(gguf_head *h, const char *asked, error *err) {
   char *key = xstrdup(asked);
   int status = 0;
   key[n] = 0;
+  if (is_of_layout(key)) {
+    status = error_set(err, "'%.100s': this key follows from how the file is written", asked);
+    free(key);
+    return status;
+  }
   switch (v.type) {
   case GGUF_INT64:
     if (v.i > UINT32_MAX || v.i < -(int64_t)UINT32_MAX)

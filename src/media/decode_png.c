@@ -92,6 +92,7 @@ static int decode_png_picture(const uint8_t *data, size_t n, const media_limits 
   png_read *r = xcalloc(1, sizeof *r);
   volatile int failed = -1;
   *r = (png_read){.data = data, .n = n, .err = err};
+  out->orientation = png_orientation(data, n);             // before picture_take, which asks for memory for the turn
   if (!setjmp(r->out)) {
     r->p = P.png_create_read_struct(PNG_LIBPNG_VER_STRING, r, on_png_error, on_png_warning);
     r->info = r->p ? P.png_create_info_struct(r->p) : NULL;
@@ -99,7 +100,6 @@ static int decode_png_picture(const uint8_t *data, size_t n, const media_limits 
     else error_set(err, "there is no memory for a PNG");
   }
   if (r->p) P.png_destroy_read_struct(&r->p, &r->info, NULL);
-  out->orientation = png_orientation(data, n);
   free(r);
   return failed;
 }

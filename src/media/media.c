@@ -261,7 +261,7 @@ static int grant_memory(int fd, const decode_job *j, double then, outcome *o, er
     if (o->r.said != SAID_ASKS) break;
     o->answered = o->charged + o->r.bytes > (uint64_t)memory_limit(j) || charge(o, o->r.bytes, why);
     if (o->answered) return why->text[0] ? MEDIA_BAD : error_set(why, "decoding needs too much memory");
-    if (!message_send(fd, &(struct iovec){&(char){1}, 1}, 1)) return MEDIA_BAD;
+    if (!message_send_now(fd, 1)) return MEDIA_BAD;          // the child waits for each answer, so there is room for it
   }
   o->answered = !o->r.said && charge(o, o->r.bytes, why);
   if (o->answered) return MEDIA_BAD;

@@ -1,4 +1,5 @@
 // SentencePiece's compiled normalisation: see charsmap.h.
+#define _GNU_SOURCE
 #include "text/charsmap.h"
 #include <string.h>
 
@@ -41,7 +42,9 @@ size_t charsmap_longest(const charsmap *c, const char *text, size_t n, text_view
     if (at >= c->n_units) return longest;
     uint32_t offset = read_u32(c->units + 4 * (size_t)at) & 0x7FFFFFFF;
     if (offset >= c->replacements.n) return longest;
-    *replacement = (text_view){c->replacements.at + offset, strlen(c->replacements.at + offset)};
+    const char *found = c->replacements.at + offset;
+    // not strlen: another program may write the mapped file meanwhile
+    *replacement = (text_view){found, strnlen(found, c->replacements.n - offset)};
     longest = i + 1;
   }
   *cut = true;

@@ -39,6 +39,7 @@ class Registry:
         self.files, self.asked, self.cut_after, self.cuts, self.token = files, [], None, 0, None
         self.wrong, self.redirect, self.no_range, self.tree, self.gone, self.length, self.etag, self.odd, self.next = False, None, False, None, 0, None, True, None, None
         self.type = None                                                                           # Content-Type of files
+        self.total = None                                                                          # what a Content-Range says of the whole
         self.projector = None                                                                      # of ollama's model
         self.lost = set()                                                                          # paths of others that are listed and not there
         self.others = {}                                                                           # {"USER/REPO": {path: bytes}}, "": by the query
@@ -154,7 +155,7 @@ class Registry:
                 return self.send(h, 416, b"")
         h.send_response(206 if first else 200)
         if first:
-            h.send_header("Content-Range", f"bytes {first}-{len(data) - 1}/{len(data)}")
+            h.send_header("Content-Range", f"bytes {first}-{len(data) - 1}/{self.total or len(data)}")
         if self.etag:
             h.send_header("ETag", tag)
         if self.type:

@@ -8,6 +8,7 @@ import os
 import shutil
 import struct
 import subprocess
+import threading
 import zlib
 
 import pytest
@@ -615,6 +616,13 @@ void *sf_open_virtual(void *io, int mode, void *info, void *data) {
   if (!strcmp(how, "crash")) *(volatile int *)8 = 1;
   if (!strcmp(how, "spin")) for (volatile int i = 0;; i++) continue;
   if (!strcmp(how, "garbage")) { for (int fd = 3; fd < 8; fd++) send(fd, said, sizeof said, MSG_NOSIGNAL); _exit(0); }
+  if (!strcmp(how, "asks")) {                                 /* for memory, and reads no answer */
+    struct { unsigned magic, said; long a, b; unsigned long bytes; } r = {0x4d544657, 3};
+    struct iovec v = {&r, sizeof r};
+    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
+    for (int fd = 3; fd < 8; fd++) for (int i = 0; i < 2000 && sendmsg(fd, &m, MSG_NOSIGNAL) > 0; i++) continue;
+    for (;;) pause();
+  }
   if (!strcmp(how, "memory")) for (long n = 0;; n++) { char *p = malloc(1 << 24); if (!p) { sprintf(said, "stopped after %ld MiB", n * 16); return NULL; } }
   tell("open", open("/etc/passwd", O_RDONLY));
   tell("create", open("made-by-a-decoder", O_CREAT | O_WRONLY, 0600));
@@ -662,18 +670,37 @@ def test_a_decoder_can_do_nothing_else(hostile):
 
 @INSIDE
 @pytest.mark.parametrize("how, text", [("crash", "signal 11"), ("spin", "takes more than 1 s"), ("garbage", "without an answer"),
-                                       ("memory", "stopped after")])
+                                       ("memory", "stopped after"), ("asks", "takes more than 1 s")])
 def test_a_decoder_that_fails_ends_one_request(hostile, tmp_path, how, text):
     make, path = hostile
     t = make(how)
     t.say("limit cpu_s 1")
     t.say("limit sound_s 60")
+    hangs = threading.Timer(100, t.process.kill)
+    hangs.start()
     said = t.error(f"sound {path}")
+    hangs.cancel()
     assert text in said and str(path) in said, said
     if how == "memory":
         assert int(said.split("after ")[1].split()[0]) < 200
     Image.new("RGB", (3, 2)).save(tmp_path / "p.png")
     assert t.image(f"image {tmp_path / 'p.png'}").shape == (2, 3, 3)  # the next one is well
+    assert t.close()[0] == 0
+
+
+def test_a_turned_copy_is_asked_for(built_tool, rng, tmp_path):
+    """The bytes for which a decoder asks: three more for each pixel of a picture that is turned."""
+    t = Tool(built_tool("media_tool", "WEFT_MEDIA_TOOL"))
+    image, exif = Image.fromarray(smooth(rng, 40, 30)), Image.Exif()
+    exif[0x112] = 6
+    for name in ("PNG", "JPEG", "WEBP"):
+        asked = []
+        for more in ({}, {"exif": exif}):
+            image.save(tmp_path / "p", name, **more)
+            (bytes_, width), data = t.ask(f"asks {tmp_path / 'p'}")
+            assert data == b"" and width == (30 if more else 40)
+            asked.append(bytes_)
+        assert asked[1] - asked[0] == 40 * 30 * 3, (name, asked)
     assert t.close()[0] == 0
 
 

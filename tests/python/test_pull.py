@@ -429,6 +429,20 @@ def test_a_page_that_was_kept_before(pull, registry, store, files):
     assert done.returncode == 1 and "the server sent text/html" in done.err and not list(store.glob("*tiny-Q8_0.gguf.part")), done.err
 
 
+def test_a_whole_that_is_less_than_its_part(pull, registry, store):
+    """The answer to a request for the rest says that the file has fewer bytes than are there."""
+    send = registry.file
+
+    def once(h, data):
+        send(h, data)
+        registry.gone = 100
+    registry.cut_after, registry.cuts, registry.file = 700_000, 1, once
+    assert pull("pull", registry.url + "/plain/tiny-Q4_K_M.gguf").returncode == 1
+    registry.file, registry.gone, registry.total = send, 0, 1000
+    done = pull("pull", registry.url + "/plain/tiny-Q4_K_M.gguf")
+    assert done.returncode == 1 and "the server says that the file has 1000 bytes, and 700000 are there" in done.err, done.err
+
+
 def test_a_server_without_ranges_sends_all_again(pull, registry, store, files):
     registry.cut_after, registry.cuts, registry.no_range = 700_000, 1, True
     assert pull("pull", "user/repo:Q4_K_M").returncode == 0

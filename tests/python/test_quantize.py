@@ -316,7 +316,8 @@ def test_what_cannot_be(quantize, floats, tinypy, tmp_path):
     assert "No such file" in quantize(model, tmp_path / "none" / "x.gguf", "Q4_0", status=1).err
     for args, says in [(["--tensor-type", "x"], "expression=format"), (["--tensor-type", "x=q9"], "not a format"), (["--tensor-type", "(=q8_0"], "parenthes"), (["--override-kv", "a=int:x"], "no such value"),
                        (["--override-kv", "a"], "key=type:value"), (["--output-tensor-type", "q8_k"], "cannot be written"), (["--tensor-type", "x=i32"], "cannot be written"),
-                       (["--tensor-type", "(?R)=q8_0"], "recursion")]:
+                       (["--tensor-type", "(?R)=q8_0"], "recursion"),
+                       *((["--override-kv", asked], "follows from how the file is written") for asked in ("general.alignment=int:4096", "general.alignment=str:a", "split.count=int:3", "split.no=int:0", "split.tensors.count=int:1"))]:
         assert says in quantize(model, out, "Q4_0", *args, status=1).err, args
     for args, says in [([model], "no type"), ([model, out], "none follows"), ([model, out, "Q9"], "not a type"), ([model, out, "Q4_0", "x"], "threads"), ([], "no model"),
                        ([model, out, "Q4_0", "--include-weights", "a", "--exclude-weights", "b"], "one of them"), ([model, out, "Q4_0", "--include-weights", "a"], "--imatrix")]:

@@ -6,6 +6,7 @@
 //   prepare RULE KEY=VALUE... : FILE    ok N COLUMNS ROWS W:H ... BYTES, then the planes of all images, one after the
 //   other
 //   rate FILE                     ok RATE N BYTES: the sound at 16 kHz
+//   asks FILE                     ok BYTES WIDTH 0: the bytes for which a picture's decoder asks, and its width
 //   mel BANDS FRAMES [mirrored] FILE    ok BANDS FRAMES BYTES, then floats
 // or: error TEXT. `confine` takes from the tool what a server gives up before it listens. `limit
 // pixels|side|file_bytes|sound_s|cpu_s N` sets a limit for what follows. These two are not answered.
@@ -14,6 +15,7 @@
 #include "base/base.h"
 #include "base/confine.h"
 #include "device/device.h"
+#include "media/decode.h"
 #include "media/mel.h"
 #include "media/preprocess.h"
 
@@ -143,6 +145,31 @@ static int mel(const char *rest, error *err) {
   return failed;
 }
 
+static int64_t n_asked;
+static bool count_asked(int64_t more) {
+  n_asked += more;
+  return true;
+}
+
+// Decodes in this process.
+static int answer_asks(const char *path, error *err) {
+  uint8_t *data;
+  size_t n;
+  char head[64];
+  media_image image;
+  if (media_read_file(path, &media_default_limits, &data, &n, err)) return -1;
+  n_asked = 0;
+  decode_ask = count_asked;
+  int failed = decode_picture(data, n, &media_default_limits, &image, err);
+  decode_ask = NULL;
+  free(data);
+  if (failed) return -1;
+  snprintf(head, sizeof head, "%" PRId64 " %" PRId64, n_asked, image.width);
+  answer_bytes(head, "", 0);
+  media_image_free(&image);
+  return 0;
+}
+
 static int command(char *line, error *err) {
   char *rest = strchr(line, ' ');
   media_image image, sized;
@@ -168,6 +195,7 @@ static int command(char *line, error *err) {
     media_image_free(&image);
     answer_image(&sized);
   } else if (!strcmp(line, "prepare")) return prepare(rest, err);
+  else if (!strcmp(line, "asks")) return answer_asks(rest, err);
   else if (!strcmp(line, "mel")) return mel(rest, err);
   else return error_set(err, "no command '%s'", line);
   return 0;
