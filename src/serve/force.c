@@ -107,16 +107,17 @@ static void cut_end(char *after, const char *plain) {
 }
 
 // The number of leading tokens that both share such that the rest of the first contains the mark; returns the text
-// before the mark in that rest, for weft_free. NULL: not found.
+// before the mark in that rest, for weft_free. NULL: not found: some vocabularies cannot write it.
 static char *cut_before(const call *c, const rendered *both, const char *mark, size_t *n_ids) {
-  size_t n = 0;
+  enum { MOST_BACK = 64 };     // tokens that the beginning of the mark may have joined, and more
+  size_t n = 0, least;
   while (n < both[0].n_ids && n < both[1].n_ids && both[0].ids[n] == both[1].ids[n]) n++;
-  for (;; n--) {
+  for (least = n > MOST_BACK ? n - MOST_BACK : 0;; n--) {
     char *rest = text_of_ids(c, both[0].ids + n, both[0].n_ids - n), *at = rest ? strstr(rest, mark) : NULL;
     *n_ids = n;
     if (at) { *at = 0; return rest; }
     weft_free(rest);
-    if (!n) return NULL;
+    if (n == least) return NULL;
   }
 }
 
@@ -265,19 +266,60 @@ static int add_tool(call *c, struct forced *f, const json_t *function, size_t i)
   return 0;
 }
 
+static int by_head(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+// The heads with which others begin. Where nothing stands between a name and the arguments, "get" and "get_all" are
+// such: the brace of the arguments then ends the first.
+static void mark_begun(struct forced *f) {
+  request_texts sorted = {0};
+  for (size_t i = 0; i < f->tools.n; i++) {
+    str head = {0};
+    str_addf(&head, "%s%s", f->tools.at[i].name, f->between);
+    vec_push(&sorted, head.at);
+  }
+  qsort(sorted.at, sorted.n, sizeof *sorted.at, by_head);
+  for (size_t i = 0; i < f->tools.n; i++) {
+    struct forced_tool *tool = &f->tools.at[i];
+    str head = {0};
+    str_addf(&head, "%s%s", tool->name, f->between);
+    char **at = bsearch(&head.at, sorted.at, sorted.n, sizeof *sorted.at, by_head), **end = sorted.at + sorted.n;
+    while (at < end && !strcmp(*at, head.at)) at++;
+    tool->brace = at < end && !strncmp(*at, head.at, head.n);
+    str_free(&head);
+  }
+  for (size_t i = 0; i < sorted.n; i++) free(sorted.at[i]);
+  vec_free(&sorted);
+}
+
+// The names of the tools whose heads end with a brace, or of the others, and what follows each.
+static void add_heads(str *all, const struct forced *f, bool brace) {
+  str after = {0};
+  bool some = false;
+  str_addf(&after, "%s%s", f->between, brace ? "{" : "");
+  for (size_t k = 0; k < f->tools.n; k++) {
+    if (f->tools.at[k].brace != brace) continue;
+    str_add(all, some ? " | " : " ((");
+    str_add_json(all, f->tools.at[k].name, strlen(f->tools.at[k].name));
+    some = true;
+  }
+  if (some) { str_add(all, ") "); str_add_json(all, str_c(&after), after.n); str_add(all, ")"); }
+  str_free(&after);
+}
+
 // One grammar for all names; a schema is opened when its tool is chosen.
 static int open_heads(call *c, struct forced *f) {
   str all = {0};
   weft_error err;
   str_add(&all, "root ::= ");
   str_add_json(&all, f->lead, strlen(f->lead));                 // a grammar's literals use JSON syntax
+  bool some = false, all_are = true;
+  mark_begun(f);
+  for (size_t i = 0; i < f->tools.n; i++) some |= f->tools.at[i].brace, all_are &= f->tools.at[i].brace;
   str_add(&all, " (");
-  for (size_t k = 0; k < f->tools.n; k++) {
-    if (k) str_add(&all, " | ");
-    str_add_json(&all, f->tools.at[k].name, strlen(f->tools.at[k].name));
-  }
-  str_add(&all, ") ");
-  str_add_json(&all, f->between, strlen(f->between));
+  if (!all_are) add_heads(&all, f, false);
+  if (some && !all_are) str_add(&all, " |");
+  if (some) add_heads(&all, f, true);
+  str_add(&all, ")");
   int status = weft_grammar_open_gbnf(weft_model_vocab(c->m->model), all.at, all.n, &f->heads, &err);
   str_free(&all);
   return status ? fault_set(&c->fault, 400, "tools", "the names of the tools: %s", err.text) : 0;
@@ -298,18 +340,30 @@ static int choose_tools(call *c, struct forced *f, const json_t *tools, const ch
   return status ? status : open_heads(c, f);
 }
 
+// The brace of a head is the first of the arguments.
+static int open_tool_schema(struct forced_tool *tool, const weft_vocab *v, weft_error *err) {
+  if (tool->arguments) return 0;
+  if (open_schema_of(tool, v, &tool->arguments, err)) return -1;
+  if (!tool->brace || !weft_grammar_accept_text(tool->arguments, "{", 1, err)) return 0;
+  weft_grammar_free(tool->arguments);
+  tool->arguments = NULL;
+  return -1;
+}
+
+static bool is_head(const struct forced *f, const struct forced_tool *tool, const str *head) {
+  size_t lead = strlen(f->lead), n = strlen(tool->name), between = strlen(f->between);
+  if (head->n != lead + n + between + tool->brace) return false;
+  const char *at = str_c(head) + lead;
+  return !memcmp(at, tool->name, n) && !memcmp(at + n, f->between, between) && (!tool->brace || at[n + between] == '{');
+}
+
 int forced_arguments(struct forced *f, const weft_vocab *v, const str *head, weft_grammar **out, weft_error *err) {
-  size_t lead = strlen(f->lead), between = strlen(f->between);
   *out = NULL;
-  if (head->n < lead + between || strcmp(head->at + head->n - between, f->between)) return 0;
-  const char *name = head->at + lead;
-  size_t n = head->n - lead - between;
-  for (size_t i = 0; i < f->tools.n; i++) {
+  for (size_t i = 0; i < f->tools.n && !*out; i++) {
     struct forced_tool *tool = &f->tools.at[i];
-    if (strlen(tool->name) != n || memcmp(tool->name, name, n)) continue;
-    if (!tool->arguments && open_schema_of(tool, v, &tool->arguments, err)) return -1;
+    if (!is_head(f, tool, head)) continue;
+    if (open_tool_schema(tool, v, err)) return -1;
     *out = tool->arguments;
-    return 0;
   }
   return 0;
 }

@@ -3,14 +3,15 @@
 #define WEFT_SERVE_FORCE_H
 #include "serve/request.h"
 
-// schema: of its arguments, for free(); its grammar is made when the tool is chosen
-struct forced_tool { char *name, *schema; bool strict; weft_grammar *arguments; };
+// schema: of its arguments, for free(); its grammar is made when the tool is chosen. brace: another head begins with
+// this one, which therefore ends with the brace of the arguments
+struct forced_tool { char *name, *schema; bool strict, brace; weft_grammar *arguments; };
 // before: text of the answer at the end of the prompt; lead: the part of it that must be generated, since a name's
 // first token may begin there; between: text after the name; after: text after the arguments.
 struct forced {
   char *before, *lead, *between, *after;
   VEC(struct forced_tool) tools;
-  weft_grammar *heads;                 // the lead, any of the names, and the text after it
+  weft_grammar *heads;                 // the lead, any of the names, the text after it, and its brace
 };
 void forced_free(struct forced *f);    // NULL is fine
 // Is this text a head? Then *out is the grammar of that tool's arguments. *out NULL: not yet. -1: the schema is

@@ -61,7 +61,9 @@ static json_t *called_function(const json_t *item) {
 static json_t *open_message(json_t *all, const char *member) {
   json_t *last = json_array_get(all, json_array_size(all) - 1);
   const char *role = json_string_value(json_object_get(last, "role"));
-  bool calls = json_object_get(last, "tool_calls") != NULL, text = json_string_length(json_object_get(last, "content"));
+  const json_t *content = json_object_get(last, "content");
+  bool calls = json_object_get(last, "tool_calls") != NULL,
+       text = json_string_length(content) || json_array_size(content);      // as a string, or as parts
   if (!role || strcmp(role, "assistant")) return NULL;
   return strcmp(member, "tool_calls") && (calls || text) ? NULL : last;
 }

@@ -639,6 +639,7 @@ bool run_offer(run *u, size_t most, weft_tokens *out) {
   weft_error err;
   size_t left = prompt_left(u);
   *out = (weft_tokens){.sequence = u->held.sequence};
+  if (u->last_event) return false;
   if (u->r->cancelled) return end_run(u, FINISH_GONE, -1);
   if (is_over_time(u)) return end_run(u, FINISH_TIME, -1);
   if (run_left(u) && !most) return true;

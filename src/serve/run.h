@@ -60,7 +60,7 @@ void run_settle(run *u);  // drops draft tokens, before the run's tokens are eva
 bool run_took(run *u, const weft_tokens *t, bool late);
 bool run_waits(const run *u);
 bool run_resume(run *u);
-void run_fail(run *u, const weft_error *err);          // ends it
+void run_fail(run *u, const weft_error *err);          // ends it; run_offer says so again
 void run_cancel(run *u);                               // it ends with the next run_offer
 held *run_held(run *u);                                // its sequence; NULL before run_begin
 bool run_ended(const run *u, struct timing *out);      // after the end: was it an error?

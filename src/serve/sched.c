@@ -616,7 +616,7 @@ static void step_runs(sched *s) {
     else if (rows > n && parts[i].rows)
       run_proposed(of[i], &parts[i],
                   plain > 0 && took > plain ? (took - plain) * (double)(parts[i].n - 1) / (double)(rows - n) : 0);
-    if (!fails && run_took(of[i], &parts[i], !made)) continue;
+    if (fails ? !made : run_took(of[i], &parts[i], !made)) continue;     // run_offer ends it once its mask is made
     size_t k = 0;
     while (s->live.at[k] != of[i]) k++;
     remove_live(s, k);

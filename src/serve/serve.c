@@ -459,10 +459,13 @@ static void handle(void *ctx) {
   exchange_drop(j.x);
 }
 
+// What a body asks for may take long to read and to make: not on the threads that write streams and answer /health.
+static bool has_body(const struct route *r) { return !strcmp(r->method, "POST"); }
+
 static void on_ready(void *ctx, exchange *x) {
   struct job *j = xmalloc(sizeof *j);
   *j = (struct job){ctx, x};
-  pool_add(x->route->needs_model ? j->s->makers : j->s->pool, handle, j);
+  pool_add(has_body(x->route) ? j->s->makers : j->s->pool, handle, j);
 }
 
 static void on_malformed(void *ctx, const char *why) {

@@ -142,6 +142,27 @@ def test_forced_calls_of_kimi(weft, weft_env, shared_dir, tmp_path, name):
         assert re.findall(r"<\|tool_call_begin\|>(\S+?)<\|tool_call_argument_begin\|>", prompt) == seen == re.findall(r"## Return of (\S+)", prompt)
 
 
+DIRECTLY = ("{% for m in messages %}# {{ m.role }}\n{% for t in m.tool_calls or [] %}[TOOL_CALLS]{{ t.function.name }}{{ t.function.arguments | tojson }}{% endfor %}"
+            "{{ m.content or '' }}\n{% endfor %}{% if add_generation_prompt %}# assistant\n{% endif %}{{ tools or '' }}")
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "ab", "abc", "b"], ["abc", "b", "ab", "a"]])
+def test_forced_calls_with_nothing_between_name_and_arguments(weft, weft_env, tinypy, tmp_path, names):
+    """A name may begin another: each tool can be called, also the longer one, with the arguments of its own schema."""
+    (tmp_path / "t.jinja").write_text(DIRECTLY)
+    tools = [{"type": "function", "function": {"name": n, "parameters": {"type": "object", "properties": {"k": {"enum": [n]}}, "required": ["k"], "additionalProperties": False}}} for n in names]
+    seen = set()
+    with Server(weft, weft_env, tinypy, "-c", "2048", "--chat-template-file", tmp_path / "t.jinja") as s:
+        for choice in ["required"] * 12 + [{"type": "function", "function": {"name": n}} for n in names]:
+            status, got = s.ask("/v1/chat/completions", {"messages": [USER], "tools": tools, "tool_choice": choice, "seed": len(seen), "temperature": 3, "n": 4, "max_tokens": 60})
+            assert status == 200, got
+            calls = [c["message"]["tool_calls"][0]["function"] for c in got["choices"]]
+            assert all(json.loads(c["arguments"]) == {"k": c["name"]} for c in calls), calls
+            assert choice == "required" or {c["name"] for c in calls} == {choice["function"]["name"]}
+            seen |= {c["name"] for c in calls}
+    assert seen == set(names)
+
+
 def test_strict_of_tools(weft, weft_env, shared_dir, tmp_path):
     """In all three forms: what a schema demands and cannot be enforced is an error, and a note without it."""
     path = scripted.write(tmp_path / "strict.gguf", {"1": ["Hello"]}, (shared_dir / "templates" / "Qwen-Qwen2.5-7B-Instruct.jinja").read_text(), context=4096)

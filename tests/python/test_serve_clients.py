@@ -262,6 +262,27 @@ def test_responses(ai):
         ai.responses.create(model="told", input="1", previous_response_id="resp_1")
 
 
+SHOWS_ALL = "{% for m in messages %}# {{ m.role }}\n{{ m.reasoning_content or '' }}|{{ m.tool_calls or '' }}|{{ m.content }}\n{% endfor %}"
+
+
+def test_responses_of_items_as_they_came(weft, weft_env, tinypy, tmp_path):
+    """Messages of the assistant come back with their content as parts: they are what they are as strings, one after another, with reasoning and calls in their places."""
+    user, thought = {"role": "user", "content": "hi"}, lambda text: {"type": "reasoning", "content": [{"type": "reasoning_text", "text": text}]}
+    said = lambda text, parts: {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}] if parts else text}
+    call, result = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}, {"type": "function_call_output", "call_id": "c1", "output": "ok"}
+    counts = []
+    (tmp_path / "all.jinja").write_text(SHOWS_ALL)
+    with Server(weft, weft_env, tinypy, "--chat-template-file", tmp_path / "all.jinja") as s:
+        for parts in True, False:
+            counts.append([])
+            for items in ([said("alpha alpha", parts), said("beta", parts)], [thought("one two three"), said("alpha", parts), thought("four"), call, result],
+                          [said("alpha", parts), thought("four"), said("beta", parts)], [said("alpha", parts), call, result]):
+                status, got = s.ask("/v1/responses/input_tokens", {"input": [user, *items, user]})
+                assert status == 200, got
+                counts[-1].append(got["input_tokens"])
+    assert counts[0] == counts[1]
+
+
 def test_responses_stream(ai):
     with ai.responses.stream(model="told", input="think 3") as stream:
         events = list(stream)

@@ -58,6 +58,10 @@ class Pictures(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
+class Site(http.server.ThreadingHTTPServer):
+    request_queue_size = 128
+
+
 def png(color=(9, 9, 9)):
     out = io.BytesIO()
     pytest.importorskip("PIL.Image").new("RGB", (60, 40), color).save(out, "PNG")
@@ -66,7 +70,7 @@ def png(color=(9, 9, 9)):
 
 @pytest.fixture(scope="module")
 def site():
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pictures)
+    server = Site(("127.0.0.1", 0), Pictures)
     server.daemon_threads = True
     server.handle_error = lambda *_: None                              # clients that hang up
     server.asked, server.files = [], {"/a.png": png(), "/says.png": b"", "/text.png": b"hello"}
@@ -94,6 +98,28 @@ def test_a_picture_is_fetched(server, site):
         status, got = ask(server, shown(site.url + path))
         assert status == 200 and got["choices"][0]["logprobs"] == wanted, got
     assert ask(server, shown(f"http://0x7f.1:{site.server_port}/a.png"))[0] == 200       # the same address, as libcurl reads it
+
+
+def test_slow_hosts_do_not_hold_what_writes_answers(server, site):
+    """More requests than there are threads, in the form of ollama, whose models are found by the request's own code: /health and /v1/models answer at once."""
+    left, asked = threading.Event(), json.dumps({"model": "m", "stream": False, "messages": shown(f"{site.url}/slow.png")})
+
+    def wait_for_it():
+        c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+        c.request("POST", "/api/chat", asked, {"Content-Type": "application/json"})
+        left.wait(120)
+        c.close()
+
+    threads, before = [threading.Thread(target=wait_for_it) for _ in range(60)], len(site.asked)
+    for t in threads:
+        t.start()
+    try:
+        until(lambda: len(site.asked) - before >= 32, pause=0.2)
+        assert server.ask("/health", timeout=5)[0] == 200 and server.ask("/v1/models", timeout=5)[0] == 200
+    finally:
+        left.set()
+        for t in threads:
+            t.join()
 
 
 def test_all_families(server, site):
