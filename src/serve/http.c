@@ -43,7 +43,8 @@ struct http {
 };
 
 enum { HEADER_BYTES = 32 << 10, OUT_MAX = 8 << 20, BLOCK = 16 << 10, BODY_TOTAL_S = 600, PING_S = 15 };
-enum { SMALL = 64 << 10 };  // a body or an answer up to this size may grow even if all requests together hold too much
+// a body or an answer up to this size may grow even if all requests together hold too much
+enum { SMALL = EXCHANGE_SMALL };
 enum { EXCHANGE_BYTES = 8 << 10 };     // of a message and its pending answer, besides their content
 // LARGE: an exchange that held this much has its memory returned, some ticks later: libmicrohttpd frees the last of it.
 enum { LARGE = 4 << 20, TRIM_TICKS = 2 };
@@ -89,6 +90,7 @@ void exchange_worked(exchange *x) {
 void exchange_drop(exchange *x) {
   if (__atomic_sub_fetch(&x->refs, 1, __ATOMIC_ACQ_REL)) return;
   if (x->own_free) x->own_free(x->own);
+  if (x->source.close) x->source.close(x->source.ctx);
   http *h = x->h;
   bool large = x->account.peak > LARGE;
   account_close(&x->account);
@@ -128,7 +130,7 @@ static void leave(exchange *x) {
   wake(x);
 }
 
-static void depart(exchange *x) {
+void exchange_leave(exchange *x) {
   pthread_mutex_lock(&x->lock);
   leave(x);
   pthread_mutex_unlock(&x->lock);
@@ -226,7 +228,7 @@ static void start_answer(exchange *x, int status, const char *type) {
 void exchange_give(exchange *x, int status, const char *type, str *body) {
   pthread_mutex_lock(&x->lock);
   start_answer(x, status, type);
-  account_add(&x->account, body->n);
+  if (body->n <= SMALL) account_add(&x->account, body->n);
   x->out = *body;
   *body = (str){0};
   x->ended = true;
@@ -238,6 +240,27 @@ void exchange_send(exchange *x, int status, const char *type, const char *body, 
   str copy = {0};
   str_addn(&copy, body, n);
   exchange_give(x, status, type, &copy);
+}
+
+void exchange_send_fixed(exchange *x, const char *type, const char *at, size_t n) {
+  pthread_mutex_lock(&x->lock);
+  start_answer(x, MHD_HTTP_OK, type);
+  x->fixed = at;
+  x->n_fixed = n;
+  x->ended = true;
+  wake(x);
+  pthread_mutex_unlock(&x->lock);
+}
+
+void exchange_send_pieces(exchange *x, const char *type, uint64_t n, const struct exchange_source *source) {
+  pthread_mutex_lock(&x->lock);
+  start_answer(x, MHD_HTTP_OK, type);
+  x->source = *source;
+  x->size = n;
+  x->streams = true;
+  x->ended = !n || !strcmp(x->method, "HEAD");   // nothing is read then
+  wake(x);
+  pthread_mutex_unlock(&x->lock);
 }
 
 void exchange_stream(exchange *x, const char *type, const char *ping) {
@@ -258,7 +281,7 @@ static bool add_out(exchange *x, const char *text, size_t n) {
   bool fine = !x->gone && !full;
   wake(x);
   pthread_mutex_unlock(&x->lock);
-  if (full) depart(x);
+  if (full) exchange_leave(x);
   return fine;
 }
 
@@ -293,8 +316,8 @@ static ssize_t break_off(exchange *x, char *to) {
 
 // libmicrohttpd's reader of a stream. If there is no data, the connection is suspended until some is added.
 static ssize_t read_stream(void *cls, uint64_t pos, char *to, size_t cap) {
-  (void)pos;
   exchange *x = cls;
+  bool more = false;
   pthread_mutex_lock(&x->lock);
   size_t n = x->out.n - x->taken;
   ssize_t got = 0;
@@ -304,10 +327,13 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *to, size_t cap) {
     memcpy(to, x->out.at + x->taken, (size_t)got);
     x->taken += (size_t)got;
     if (2 * x->taken >= x->out.n) drop_taken(x);
+    x->ended |= x->source.more && pos + (uint64_t)got == x->size;
   } else if (x->ended) got = MHD_CONTENT_READER_END_OF_STREAM;
   else if (!sleep_now(x)) got = break_off(x, to);
+  else more = x->source.more != NULL;
   watch_until(x->conn->watch, got ? now_s() + x->h->o.write_s : 0);
   pthread_mutex_unlock(&x->lock);
+  if (more) x->source.more(x);
   return got;
 }
 
@@ -322,7 +348,10 @@ static enum MHD_Result deliver(exchange *x) {
   pthread_mutex_unlock(&x->lock);
   if (gone) return MHD_NO;
   if (x->streams)
-    r = api->create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_stream, exchange_hold(x), stream_done);
+    r = api->create_response_from_callback(x->source.more ? x->size : MHD_SIZE_UNKNOWN, BLOCK, read_stream,
+                                           exchange_hold(x), stream_done);
+  else if (x->fixed)
+    r = api->create_response_from_buffer(x->n_fixed, (void *)(uintptr_t)x->fixed, MHD_RESPMEM_PERSISTENT);
   else r = api->create_response_from_buffer(x->out.n, x->out.at, MHD_RESPMEM_MUST_FREE);
   if (!r) return MHD_NO;
   if (!x->streams) x->out = (str){0};  // owned by the response
@@ -330,7 +359,7 @@ static enum MHD_Result deliver(exchange *x) {
   api->add_response_header(r, "X-Content-Type-Options", "nosniff");
   api->add_response_header(r, "Cache-Control", "no-store");
   // otherwise nginx buffers a few kB
-  if (x->streams) api->add_response_header(r, "X-Accel-Buffering", "no");
+  if (x->streams && !x->source.more) api->add_response_header(r, "X-Accel-Buffering", "no");
   for (int i = 0; i < x->n_extra; i++) api->add_response_header(r, x->extra[i].name, x->extra[i].value);
   if (x->h->quiet && !x->refused) api->add_response_header(r, "Connection", "close");
   enum MHD_Result result = api->queue_response(x->mhd, (unsigned)x->status, r);
@@ -500,7 +529,7 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **state, en
   x->over = now_s();
   pthread_mutex_unlock(&x->lock);
   watch_until(x->conn->watch, now_s() + h->o.idle_s);
-  if (!whole) depart(x);
+  if (!whole) exchange_leave(x);
   *state = NULL;
   __atomic_sub_fetch(&h->n_exchanges, 1, __ATOMIC_RELAXED);
   exchange_worked(x);
@@ -585,7 +614,7 @@ static void *on_left(void *ctx, void *about, bool gone) {
 
 static void after_left(void *ctx, void *what, bool gone) {
   (void)ctx;
-  (gone ? depart : close_half)(what);
+  (gone ? exchange_leave : close_half)(what);
   exchange_drop(what);
 }
 
@@ -660,7 +689,7 @@ static void keep_reason(void *cls, const char *fmt, va_list ap) {
 }
 
 // Their workers keep them alive; libmicrohttpd cannot stop with suspended connections.
-static void abandon(exchange *x) { depart(x); }
+static void abandon(exchange *x) { exchange_leave(x); }
 
 int http_start(const struct http_options *o, http **out, error *err) {
   http *h = xcalloc(1, sizeof *h);

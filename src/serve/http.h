@@ -46,6 +46,10 @@ struct exchange_copier {
   void (*end)(void *ctx, void *copy);
 };
 
+// Makes an answer in pieces. more: called on the socket thread, which it must not block, whenever all pieces are sent;
+// then exchange_add adds one, on any thread, or exchange_leave ends the connection.
+struct exchange_source { void (*more)(exchange *x); void (*close)(void *ctx); void *ctx; };
+
 struct exchange {
   char *method, *path;
   str body;
@@ -73,6 +77,10 @@ struct exchange {
   const char *type, *ping;
   str out;
   size_t taken;                        // bytes of it that have been read
+  const char *fixed;                   // the whole answer instead of `out`; n_fixed bytes that outlive x
+  size_t n_fixed;
+  struct exchange_source source;       // of an answer of `size` bytes in pieces; the rest is NULL otherwise
+  uint64_t size;
   double last_out, last_probe;
   struct exchange_header extra[MAX_EXTRA_HEADERS];
   int n_extra;
@@ -99,7 +107,11 @@ const char *exchange_query(const exchange *x, const char *name);
 // before the answer begins
 void exchange_header(exchange *x, const char *name, const char *fmt, ...) PRINTF_LIKE(3, 4);
 void exchange_send(exchange *x, int status, const char *type, const char *body, size_t n);     // sends the whole answer
-void exchange_give(exchange *x, int status, const char *type, str *body);      // takes the text in body
+// Takes the text in body. One of more than EXCHANGE_SMALL bytes is charged to x's account already.
+void exchange_give(exchange *x, int status, const char *type, str *body);
+enum { EXCHANGE_SMALL = 64 << 10 };
+void exchange_send_fixed(exchange *x, const char *type, const char *at, size_t n);     // the bytes are not copied
+void exchange_send_pieces(exchange *x, const char *type, uint64_t n, const struct exchange_source *source);
 // Begins a streamed answer. ping: text sent when nothing else was sent for a while, or NULL.
 void exchange_stream(exchange *x, const char *type, const char *ping);
 bool exchange_add(exchange *x, const char *text, size_t n);     // false: the client has gone, or does not read
@@ -109,6 +121,7 @@ void exchange_end(exchange *x);
 void exchange_when_gone(exchange *x, void (*fn)(void *ctx), void *ctx);
 // If x becomes a stream, it is copied. id lives as long as x.
 void exchange_copy(exchange *x, const struct exchange_copier *copier, void *ctx, const char *id);
+void exchange_leave(exchange *x);      // as if the client had left; an answer that has begun is cut
 void exchange_cancel(exchange *x);     // calls the function of exchange_when_gone, as if the client had left
 bool exchange_gone(exchange *x);
 // Work for x begins and ends; `over` waits for it, even if the connection is gone.

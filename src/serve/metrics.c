@@ -219,7 +219,6 @@ void handle_metrics(server *s, exchange *x) {
   add_each(&out, &all, s->o->block_size);
   if (guard_keys(s->guard)) add_keys(&out, s);
   exchange_header(x, "Process-Start-Time-Unix", "%lld", (long long)s->started);
-  exchange_send(x, 200, "text/plain; version=0.0.4; charset=utf-8", out.at, out.n);
-  str_free(&out);
+  answer_text(x, 200, "text/plain; version=0.0.4; charset=utf-8", &out);
   vec_free(&all);
 }

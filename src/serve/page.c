@@ -46,7 +46,7 @@ void handle_page(server *s, exchange *x) {
     exchange_header(x, "X-Frame-Options", "DENY");
     if (files[i].packed) exchange_header(x, "Content-Encoding", "gzip");
     exchange_header(x, "Referrer-Policy", "no-referrer");
-    exchange_send(x, 200, files[i].type, files[i].at, (size_t)(files[i].end - files[i].at));
+    exchange_send_fixed(x, files[i].type, files[i].at, (size_t)(files[i].end - files[i].at));
     return;
   }
   fault_set(&f, 404, NULL, "there is nothing at this path");

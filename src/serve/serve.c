@@ -120,14 +120,15 @@ static int open_socket(serve *v, const char *host, error *err) {
   return strchr(host, '/') ? listen_unix(v, host, err) : listen_tcp(v, host, v->o.port, err);
 }
 
-// Raises the limit of descriptors as far as allowed: a connection uses one.
-static int descriptors(int wanted) {
+// Raises the limit of descriptors as far as allowed. each: how many a connection uses.
+static int descriptors(int wanted, int each) {
+  enum { REST = 128 };
   struct rlimit r;
   if (getrlimit(RLIMIT_NOFILE, &r)) return wanted;
-  rlim_t need = (rlim_t)wanted + 128;
+  rlim_t need = (rlim_t)wanted * (rlim_t)each + REST;
   if (r.rlim_cur < need) r.rlim_cur = need < r.rlim_max ? need : r.rlim_max;
   setrlimit(RLIMIT_NOFILE, &r);
-  return r.rlim_cur < need ? (int)r.rlim_cur - 128 : wanted;
+  return r.rlim_cur < need ? ((int)r.rlim_cur - REST) / each : wanted;
 }
 
 // ---- TLS ------------------------------------------------------------------------------------------------------------
@@ -213,7 +214,7 @@ int serve_open(const serve_options *o, serve **out, error *err) {
     status = error_set(
       err, "%s can be reached from other machines: give keys with --api-key or --api-key-file, or say --no-key",
       v->address);
-  v->o.max_connections = descriptors(o->max_connections);
+  v->o.max_connections = descriptors(o->max_connections, v->s.files >= 0 ? 2 : 1);
   *out = v;
   if (!status) return 0;
   serve_close(v);
@@ -528,6 +529,7 @@ static int start_server(serve *v, error *err) {
   s->used = xcalloc((size_t)n_keys, sizeof *s->used);
   s->replay = replay_new();
   make_shapes(s);
+  s->openapi = describe_routes();
   if (read_server_defaults(s, err)) return -1;
   if (log_start(s->log, err)) return -1;
   weft_log_to(on_warning, s->log);
@@ -635,6 +637,7 @@ static void stop_server(serve *v) {
   json_decref(s->defaults);
   for (size_t i = 0; s->shapes && i < n_routes; i++) json_decref(s->shapes[i]);
   free(s->shapes);
+  free(s->openapi.at);
   free(s->used);
 }
 

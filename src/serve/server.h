@@ -20,6 +20,7 @@ typedef struct server {
   shelf *shelf;
   guard *guard;
   json_t *defaults;                    // from the options; NULL
+  str openapi;                         // the text of /openapi.json
   json_t **shapes;                     // for each route the shape of its body, as in /openapi.json; NULL: no body
   replay *replay;
   server_log *log;
@@ -88,6 +89,8 @@ void tell_ignored(exchange *x);
 // Answers with a fault if the body violates /openapi.json. Called in place of every success, after more specific
 // checks, and before anything with effects.
 bool refuse_misfit(exchange *x);
+// Takes text. One that does not fit into the memory of requests is answered with 413 or 429.
+void answer_text(exchange *x, int status, const char *type, str *text);
 void answer_json(exchange *x, int status, json_t *o);                    // takes o
 void answer_json_str(exchange *x, int status, str *text);                // takes the text
 void answer_fault(server *s, exchange *x, const fault *f);
@@ -101,6 +104,7 @@ bool server_is_well(server *s);        // do steps progress if something runs?
 void handle_health(server *s, exchange *x);
 void handle_metrics(server *s, exchange *x);
 void handle_openapi(server *s, exchange *x);
+str describe_routes(void);             // the text of /openapi.json
 void handle_page(server *s, exchange *x);
 extern const struct fields *const stream_lookup_fields[];
 void handle_stream(server *s, exchange *x);                    // GET /v1/stream

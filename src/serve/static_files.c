@@ -11,7 +11,8 @@
 #include <unistd.h>
 #include "serve/server.h"
 
-enum { MOST_BYTES = 64 << 20 /* of a file: it is in memory until it is sent */ };
+enum { PIECE = EXCHANGE_SMALL };       // of a file; one is in memory for each client
+struct file { pool *pool; int fd; uint64_t at, n; };
 
 static const struct { const char *end, *type; } types[] = {
   {".html", "text/html; charset=utf-8"}, {".htm", "text/html; charset=utf-8"}, {".css", "text/css; charset=utf-8"},
@@ -62,15 +63,36 @@ static void to_folder(exchange *x, const char *name) {
   str_free(&to);
 }
 
-static void send_static(exchange *x, int fd, size_t n, const char *name) {
-  char *bytes = xmalloc(n + 1);
-  size_t got = 0;
-  for (ssize_t m; got < n; got += (size_t)m)
-    if ((m = read(fd, bytes + got, n - got)) <= 0 && !(m < 0 && errno == EINTR && !(m = 0))) break;
+static void close_static(void *ctx) {
+  close(((struct file *)ctx)->fd);
+  free(ctx);
+}
+
+// In a worker: a disk may be slow. Each file has one such job at a time. A file that became shorter cuts the answer.
+static void read_static(void *ctx) {
+  exchange *x = ctx;
+  struct file *f = x->source.ctx;
+  char *bytes = xmalloc(PIECE);
+  size_t n = f->n - f->at < PIECE ? (size_t)(f->n - f->at) : PIECE;
+  ssize_t got;
+  do got = pread(f->fd, bytes, n, (off_t)f->at);
+  while (got < 0 && errno == EINTR);
+  if (got > 0) f->at += (uint64_t)got;
+  if (got <= 0) exchange_leave(x);
+  else exchange_add(x, bytes, (size_t)got);
+  free(bytes);
+  exchange_drop(x);
+}
+
+static void ask_static(exchange *x) { pool_add(((struct file *)x->source.ctx)->pool, read_static, exchange_hold(x)); }
+
+// Takes fd.
+static void send_static(server *s, exchange *x, int fd, uint64_t n, const char *name) {
+  struct file *f = xmalloc(sizeof *f);
+  *f = (struct file){s->pool, fd, 0, n};
   exchange_header(x, "X-Content-Type-Options", "nosniff");
   exchange_header(x, "Cache-Control", "no-cache");
-  exchange_send(x, 200, type_of_file(name), bytes, got);
-  free(bytes);
+  exchange_send_pieces(x, type_of_file(name), n, &(struct exchange_source){ask_static, close_static, f});
 }
 
 static void handle_static(server *s, exchange *x) {
@@ -80,11 +102,9 @@ static void handle_static(server *s, exchange *x) {
   int fd = open_below(s->files, x->path, name);
   if (fd < 0 || fstat(fd, &st) || !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)))
     fault_set(&f, 404, NULL, "there is no such file");
-  else if (S_ISREG(st.st_mode) && st.st_size > MOST_BYTES)
-    fault_set(&f, 501, NULL, "files of more than %d MiB are not sent", MOST_BYTES >> 20);
   if (f.status) answer_fault(s, x, &f);
   else if (S_ISDIR(st.st_mode)) to_folder(x, name);
-  else send_static(x, fd, (size_t)st.st_size, name);
+  else { send_static(s, x, fd, (uint64_t)st.st_size, name); return; }
   if (fd >= 0) close(fd);
 }
 

@@ -24,10 +24,23 @@ bool refuse_misfit(exchange *x) {
   return true;
 }
 
+void answer_text(exchange *x, int status, const char *type, str *text) {
+  const struct asked *a = asked_of(x);
+  fault f = {0};
+  bool large = text->n > EXCHANGE_SMALL;
+  if (large && a && fault_take(&f, &x->account, NULL, "the answer", text->n)) {
+    str_free(text);
+    answer_fault(a->s, x, &f);
+    return;
+  }
+  if (large && !a) account_add(&x->account, text->n);
+  exchange_give(x, status, type, text);
+}
+
 void answer_json_str(exchange *x, int status, str *text) {
   if (status < 300 && refuse_misfit(x)) { str_free(text); return; }
   tell_ignored(x);
-  exchange_give(x, status, "application/json; charset=utf-8", text);
+  answer_text(x, status, "application/json; charset=utf-8", text);
 }
 
 void answer_json(exchange *x, int status, json_t *o) {
