@@ -20,6 +20,7 @@ struct attempt_frame {
   error why;
   owned owned;
   const char *what, *name;
+  int n_held;                                  // locks that the thread held before
 };
 
 static _Thread_local struct attempt_frame *innermost;
@@ -103,6 +104,30 @@ static void free_owned(struct attempt_frame *f) {
   free(f->owned.at);
 }
 
+// ---- locks ----------------------------------------------------------------------------------------------------------
+
+enum { MOST_HELD = 16 };
+static _Thread_local struct { void (*give)(void *lock); void *lock; } held[MOST_HELD];
+static _Thread_local int n_held;
+
+void attempt_holds(void (*give)(void *lock), void *lock) {
+  if (n_held == MOST_HELD) die("a thread with more than %d locks", MOST_HELD);
+  held[n_held].give = give;
+  held[n_held++].lock = lock;
+}
+
+void attempt_gives_back(void *lock) {
+  if (!n_held || held[n_held - 1].lock != lock) die("a lock that is not the last one taken");
+  n_held--;
+}
+
+static void give_back_to(int n) {
+  while (n_held > n) {
+    n_held--;
+    held[n_held].give(held[n_held].lock);
+  }
+}
+
 // ---- attempts -------------------------------------------------------------------------------------------------------
 
 int attempt(enum attempt_kind kind, attempt_fn *fn, void *ctx, error *err) {
@@ -112,6 +137,7 @@ int attempt(enum attempt_kind kind, attempt_fn *fn, void *ctx, error *err) {
   f.why.text[0] = 0;
   f.owned = (owned){0};
   f.what = f.name = NULL;
+  f.n_held = n_held;
   account *const of = account_here();
   innermost = &f;
   if (!setjmp(f.leave)) {
@@ -121,6 +147,7 @@ int attempt(enum attempt_kind kind, attempt_fn *fn, void *ctx, error *err) {
     return 0;
   }
   innermost = f.outer;
+  give_back_to(f.n_held);
   if (account_here() != of) account_enter(of);   // restores the account if fn left another one entered
   free_owned(&f);
   return error_set(err, "%s", f.why.text);

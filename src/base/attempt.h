@@ -1,11 +1,11 @@
 // attempt: work in which a broken invariant (die) is an error of that work instead of the end of the program.
 //
 // While fn runs, die on the same thread leaves it by longjmp and becomes the error of the innermost attempt. Objects
-// that fn changed stay as they were at that moment, so fn must hold no lock there, and the caller discards half-made
-// objects. With ATTEMPT_OWNS all memory that fn took by xmalloc and related functions and did not free is freed: such
-// an fn writes into no object that outlives it except its result. With ATTEMPT_LEAVES the memory stays, and leaks if
-// nothing refers to it. Threads that fn starts or wakes have attempts of their own or none; without one, die ends the
-// program.
+// that fn changed stay as they were at that moment, so fn must hold no lock there but one that attempt_holds knows
+// (turn.h), and the caller discards half-made objects. With ATTEMPT_OWNS all memory that fn took by xmalloc and related
+// functions and did not free is freed: such an fn writes into no object that outlives it except its result. With
+// ATTEMPT_LEAVES the memory stays, and leaks if nothing refers to it. Threads that fn starts or wakes have attempts of
+// their own or none; without one, die ends the program.
 #ifndef WEFT_ATTEMPT_H
 #define WEFT_ATTEMPT_H
 #include <setjmp.h>
@@ -26,6 +26,11 @@ void attempt_about(const char *what, const char *name);
 struct attempt_frame;
 struct attempt_frame *attempt_suspend(void);
 void attempt_resume(struct attempt_frame *f);
+
+// This thread has taken a lock: if die leaves an attempt that began before, give(lock) is called. Locks are given back
+// in reverse order.
+void attempt_holds(void (*give)(void *lock), void *lock);
+void attempt_gives_back(void *lock);         // the last one; the caller gives it back itself
 
 // --- injected faults, for tests --------------------------------------------------------------------------------------
 

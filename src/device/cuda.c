@@ -125,7 +125,13 @@ int cuda_enter(cuda *c, error *err) {
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
-static void unload_module(remote_code *k) { cuda_code_free((cuda_code *)k); }
+static void unload_module(remote_code *k) {
+  cuda *c = ((cuda_code *)k)->c;
+  turn_take(&c->memory.turn);
+  cuda_enter(c, NULL);
+  cuda_code_free((cuda_code *)k);
+  turn_give(&c->memory.turn);
+}
 
 cuda_code *cuda_load(cuda *c, const program *p, int n_bufs, const char *ptx, error *err) {
   char log[800] = "";

@@ -1,6 +1,7 @@
 // The table of devices, the simple ones (REF, the interpreter, and NULL), and memory of a device. See device.h; the CPU
 // is in cpu.c, plans in plan.c.
 #include "device/device.h"
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -165,8 +166,18 @@ void device_close(device *d) {
 
 // --- memory ---------------------------------------------------------------------------------------------------------
 
+static pthread_mutex_t lost_lock = PTHREAD_MUTEX_INITIALIZER;      // of device.lost, of all devices
+
 // Records the first failure: a lost device fails at everything that follows.
-void device_note(device *d, int r, const error *e) { if (r && !*d->lost.text) d->lost = *e; }
+void device_note(device *d, int r, const error *e) {
+  if (!r) return;
+  pthread_mutex_lock(&lost_lock);
+  if (!*d->lost.text) d->lost = *e;
+  pthread_mutex_unlock(&lost_lock);
+}
+
+void device_hold(device *d) { if (d->run->hold) d->run->hold(d); }
+void device_let_go(device *d) { if (d->run->let_go) d->run->let_go(d); }
 
 void *device_alloc(device *d, uint64_t size, enum pages pages, error *err) {
   return d->run->alloc(d, size, pages, err);
@@ -203,5 +214,8 @@ int device_owned(const device *d, error *err) {
 
 int device_check(const device *d, error *err) {
   if (device_owned(d, err)) return -1;
-  return *d->lost.text ? error_set(err, "%s", d->lost.text) : 0;
+  pthread_mutex_lock(&lost_lock);
+  int status = *d->lost.text ? error_set(err, "%s", d->lost.text) : 0;
+  pthread_mutex_unlock(&lost_lock);
+  return status;
 }

@@ -37,7 +37,8 @@ enum pages { PAGES_HUGE, PAGES_PLAIN };
 struct plan;
 struct plan_times;
 struct plan_options;
-// Memory and plans of a device. Functions that return int: 0, or -1 and the reason.
+// Memory and plans of a device. Functions that return int: 0, or -1 and the reason. Any thread may call them: one that
+// evaluates, and another one that reads what it has made, such as pages that are written to files.
 typedef struct runtime {
   // its memory is in this process: addresses can be read and written directly, without copies
   bool here;
@@ -48,6 +49,8 @@ typedef struct runtime {
   int (*copy)(device *d, void *to, const void *from, size_t n, error *err);
   int (*fill)(device *d, void *to, unsigned char value, size_t n, error *err);
   uint64_t (*room)(const device *d);               // see device_room; may be NULL
+  void (*hold)(device *d);                         // see device_hold; NULL: nothing to hold. let_go too
+  void (*let_go)(device *d);
   // Can a kernel from the cache with this number of buffers be used? If not, it is compiled again. NULL: link decides.
   bool (*take)(device *d, device_kernel *k, int n_bufs);
   // Makes kernels that were compiled or came from the cache (k.packed, which it consumes) ready to run. The caller owns
@@ -112,6 +115,10 @@ void device_write(device *d, void *to, const void *from, size_t n);
 void device_read(device *d, void *to, const void *from, size_t n);
 void device_copy(device *d, void *to, const void *from, size_t n);
 void device_fill(device *d, void *to, unsigned char value, size_t n);
+// Other threads' requests wait from hold to let_go, so that this thread waits once for several of its own: for one run
+// at most, since threads are served in the order in which they ask. Holds no other device meanwhile.
+void device_hold(device *d);
+void device_let_go(device *d);
 // Did this process open the device? -1 and the reason if it was forked from the one that did.
 int device_owned(const device *d, error *err);
 // device_owned, and have all requests so far (the above, and runs of plans) succeeded? Returns 0, or -1 and the reason.

@@ -104,7 +104,12 @@ static int bring_code(nv_code *k, const nv_cubin *c, error *err) {
   return nv_gpu_write(g, k->at, c->code, c->code_bytes, err);
 }
 
-static void unload_cubin(remote_code *k) { nv_code_free((nv_code *)k); }
+static void unload_cubin(remote_code *k) {
+  turn_lock *of = &((nv_code *)k)->g->memory.turn;
+  turn_take(of);
+  nv_code_free((nv_code *)k);
+  turn_give(of);
+}
 
 nv_code *nv_code_load(nv_gpu *g, const program *p, int n_bufs, const bytes *cubin, error *err) {
   nv_cubin c;

@@ -6,11 +6,13 @@
 void remote_start(device *dev, remote *r, const remote_driver *d, void *state) {
   r->d = d;
   r->state = state;
+  turn_init(&r->turn);
   dev->remote = r;
   dev->run = &remote_runtime;
 }
 
 void remote_free(remote *r) {
+  if (r->d) turn_destroy(&r->turn);
   vec_free(&r->areas);
   vec_free(&r->imports);
 }

@@ -9,6 +9,7 @@
 #define WEFT_DEVICE_REMOTE_H
 #include "base/arena.h"
 #include "base/base.h"
+#include "base/turn.h"
 #include "device/device.h"
 #include "device/remote_steps.h"
 
@@ -29,8 +30,10 @@ typedef struct remote_plan {
   void *own;                       // of the driver
 } remote_plan;
 
-// Functions that return int: 0, or -1 and the reason. Any thread may call them, one at a time. Requests are executed in
-// order; when `wait` returns, put's source may be overwritten and get's data is there.
+// Functions that return int: 0, or -1 and the reason. Any thread calls them, one at a time: the one that holds
+// remote.turn, which remote_turns.c takes for every function of the runtime. Requests are executed in order; when
+// `wait` returns, put's source may be overwritten and get's data is there. Not in turn: address, and what compiles
+// kernels (device.compile) or frees them (remote_code.unload), so a driver takes the turn there if these use its state.
 typedef struct remote_driver {
   const char *name;                // for messages
   int aligned;                     // alignment of buffers that kernels assume; 0: none
@@ -61,6 +64,7 @@ typedef struct remote_import { const void *from; uint64_t size; void *memory; in
 typedef struct remote {
   const remote_driver *d;
   void *state;                     // of the driver
+  turn_lock turn;                  // of all that follows, and of the driver's functions
   int parts;                       // see remote_steps
   VEC(remote_area) areas;          // memory by address
   VEC(remote_import) imports;      // weights that plans read directly in host memory, by address
@@ -75,6 +79,8 @@ void remote_free(remote *r);
 static inline uint64_t remote_at(const remote_range *r) { return (uint64_t)(uintptr_t)r->memory + r->from; }
 
 // ---- between the files of the runtime -------------------------------------------------------------------------------
+//
+// All of these are called in the thread's turn.
 
 // The place of a kernel's buffer on the device: its memory, and *offset in it. Host memory is copied: a weight at once,
 // other buffers before each run. NULL and the reason on failure.
@@ -94,4 +100,12 @@ int remote_read(device *dev, void *to, const void *from, size_t n, error *err);
 int remote_copy(device *dev, void *to, const void *from, size_t n, error *err);
 int remote_fill(device *dev, void *to, unsigned char value, size_t n, error *err);
 uint64_t remote_room(const device *dev);
+bool remote_take(device *dev, device_kernel *k, int n_bufs);
+int remote_link(device *dev, device_kernel *k, error *err);
+int remote_record(plan *p, error *err);
+void remote_forget(plan *p);
+int remote_replay(plan *p, error *err);
+int remote_replay_timed(plan *p, struct plan_times *out, error *err);
+int remote_pack_weight(plan *p, const device_kernel *k, void *stream, const void *raw, uint64_t raw_bytes, int64_t lo,
+                       int64_t hi, error *err);
 #endif

@@ -5,18 +5,14 @@
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
-static bool remote_take(device *dev, device_kernel *k, int n_bufs) {
+bool remote_take(device *dev, device_kernel *k, int n_bufs) {
   return k->packed.n && !dev->remote->d->load(dev->remote->state, k, n_bufs, NULL);
 }
 
-static int remote_link(device *dev, device_kernel *kernels, int n, code_image **image, error *err) {
+int remote_link(device *dev, device_kernel *k, error *err) {
   const remote *r = dev->remote;
-  (void)image;
-  for (int i = 0; i < n; i++) {
-    device_kernel *k = &kernels[i];
-    if (!k->remote && r->d->load(r->state, k, k->p->n_bufs, err)) return -1;
-    bytes_free(&k->packed);
-  }
+  if (!k->remote && r->d->load(r->state, k, k->p->n_bufs, err)) return -1;
+  bytes_free(&k->packed);
   return 0;
 }
 
@@ -55,7 +51,7 @@ static void forget_plan(remote *r, remote_plan *rp) {
   free(rp);
 }
 
-static int remote_record(plan *p, error *err) {
+int remote_record(plan *p, error *err) {
   remote *r = p->d->remote;
   remote_plan *rp = plan_of_steps(r, p->steps, p->stats.kernels);
   p->recorded = rp;
@@ -63,7 +59,7 @@ static int remote_record(plan *p, error *err) {
   return r->d->record(r->state, rp, err);
 }
 
-static void remote_forget(plan *p) { forget_plan(p->d->remote, p->recorded); }
+void remote_forget(plan *p) { forget_plan(p->d->remote, p->recorded); }
 
 static int put_guests(const remote *r, const remote_plan *rp, error *err) {
   for (size_t i = 0; i < rp->traffic.guests.n; i++) {
@@ -89,7 +85,7 @@ static int run_plan(const remote *r, remote_plan *rp, double (*spans)[2], error 
   return remote_wait(r, bad ? NULL : err) ? -1 : bad;
 }
 
-static int remote_replay(plan *p, error *err) { return run_plan(p->d->remote, p->recorded, NULL, err); }
+int remote_replay(plan *p, error *err) { return run_plan(p->d->remote, p->recorded, NULL, err); }
 
 // spans: start and end of each kernel, in seconds from the first start. There is one lane (plan_lane), as if a single
 // thread ran everything.
@@ -107,7 +103,7 @@ static void note_times(plan *p, const double (*spans)[2], double seconds, plan_t
   }
 }
 
-static int remote_replay_timed(plan *p, plan_times *out, error *err) {
+int remote_replay_timed(plan *p, plan_times *out, error *err) {
   double (*spans)[2] = xcalloc((size_t)p->stats.kernels + 1, sizeof *spans), start = now_s();
   int bad = run_plan(p->d->remote, p->recorded, spans, err);
   note_times(p, spans, now_s() - start, out);
@@ -137,24 +133,9 @@ static int fill_stream(remote *r, const device_kernel *k, void *stream, const vo
 }
 
 // Packs all tiles at once, with the last call.
-static int remote_pack_weight(plan *p, const device_kernel *k, void *stream, const void *raw, uint64_t raw_bytes,
+int remote_pack_weight(plan *p, const device_kernel *k, void *stream, const void *raw, uint64_t raw_bytes,
                               int64_t lo, int64_t hi, error *err) {
   if (!k)
     return remote_write(p->d, (unsigned char *)stream + lo, (const unsigned char *)raw + lo, (size_t)(hi - lo), err);
   return hi < program_eval(k->p, k->p->tiles, NULL) ? 0 : fill_stream(p->d->remote, k, stream, raw, raw_bytes, err);
 }
-
-const runtime remote_runtime = {.alloc = remote_alloc,
-                                .release = remote_release,
-                                .write = remote_write,
-                                .read = remote_read,
-                                .copy = remote_copy,
-                                .fill = remote_fill,
-                                .room = remote_room,
-                                .take = remote_take,
-                                .link = remote_link,
-                                .pack_weight = remote_pack_weight,
-                                .record = remote_record,
-                                .forget = remote_forget,
-                                .replay = remote_replay,
-                                .replay_timed = remote_replay_timed};

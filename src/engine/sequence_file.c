@@ -102,16 +102,23 @@ static int add_checked(const sink *to, const void *at, size_t n, error *err) {
   return sink_put(to, at, n, err) || sink_put(to, &sum, sizeof sum, err) ? -1 : 0;
 }
 
-// The data of all states of a group for a page, or of fixed states for a slot, concatenated
+// The data of all states of a group for a page, or of fixed states for a slot, concatenated. Another thread may be
+// evaluating: a device of its own memory is held for all states there, since each wait is as long as a run.
 static void gather_pieces(const caches *c, int group, int number, unsigned char *to) {
+  device *held = NULL;
   follow_read(c, group, number);
   for (int i = 0; i < model_n_states(c->m); i++) {
     if (!caches_is_of(c, i, group)) continue;
     uint64_t n = caches_piece(c, i);
-    device_read(c->of[i], to, caches_at(c, i, number), n);
+    if (c->of[i] != held) {
+      if (held) device_let_go(held);
+      device_hold(held = c->of[i]);
+    }
+    device_read(held, to, caches_at(c, i, number), n);
     if (c->elsewhere[i]) memory_discard(caches_at(c, i, number), n);         // no kernel reads it here
     to += n;
   }
+  if (held) device_let_go(held);
 }
 
 static int write_record(const sink *f, const sequence *q, const page_record *r, head *h, error *err) {

@@ -7,11 +7,11 @@
 // with the same beginning.
 #ifndef WEFT_SERVE_SCHED_H
 #define WEFT_SERVE_SCHED_H
+#include "base/turn.h"
 #include "serve/histogram.h"
 #include "serve/log.h"
 #include "serve/run.h"
 #include "serve/slots.h"
-#include "serve/turn.h"
 
 typedef struct sched sched;
 enum { SCHED_PARALLEL_MAX = 64 };
@@ -31,7 +31,7 @@ struct sched_options {
   kv_events *kv;                       // receives events of the cache; NULL: none
   const char *name;                    // of the model
   server_log *log;
-  turn *turn;                          // shared by everything that computes
+  turn_lock *turn;                     // shared by everything that computes
   void (*loaded)(void *ctx);           // called when the model is loaded or has failed
   void *ctx;
 };

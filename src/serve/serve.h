@@ -8,7 +8,7 @@
 //   routes.c         the table of routes; /openapi.json is made from it
 //   fields.c         JSON by tables of fields, with faults that name them
 //   prompt.c         conversations and texts to ids
-//   shelf.c turn.c   the models: which are in memory, and which one computes
+//   shelf.c          the models: which are in memory, and which one computes
 //   kv_blocks.c kv_config.c kv_events.c zmq.c: events about the contents of the cache, for routers
 //   slots.c          numbers of sequences, by which clients save and restore them
 //   call.c           one message from its JSON to its answer, over ...

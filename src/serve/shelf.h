@@ -7,10 +7,10 @@
 #ifndef WEFT_SERVE_SHELF_H
 #define WEFT_SERVE_SHELF_H
 #include <jansson.h>
+#include "base/turn.h"
 #include "serve/http.h"
 #include "serve/sched.h"
 #include "serve/serve.h"
-#include "serve/turn.h"
 
 // OUT: not in memory; WANTED: a request waits for it; FAILED: the last attempt to load it failed
 enum served_state { SERVED_OUT, SERVED_WANTED, SERVED_LOADING, SERVED_IN, SERVED_LEAVING, SERVED_FAILED };
@@ -43,7 +43,7 @@ typedef struct served {
   weft_media *media;                   // encoder of pictures and sounds; NULL: none
   pthread_mutex_t media_lock;          // for the recently encoded media (media.c)
   struct encoded *encoded;
-  turn *turn;                          // shared by everything that computes
+  turn_lock *turn;                     // shared by everything that computes
   weft_template *tmpl, *tool_tmpl;     // NULL: none; tool_tmpl: for tools
   weft_error no_tmpl;
   char *bos, *eos;                     // of the vocabulary, for a template from a file

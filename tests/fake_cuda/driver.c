@@ -11,6 +11,7 @@
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/base.h"
@@ -86,14 +87,27 @@ static cuda_status refuse(cuda_status s, const char *fn, const char *why) {
   return s;
 }
 
+// Threads in the driver's functions. A real one allows several; Weft is to come with one at a time (device/remote.h).
+static atomic_int n_inside;
+static _Thread_local int depth;
+
+static int enter_driver(const char *fn) {
+  if (!depth++ && atomic_fetch_add(&n_inside, 1)) note("fault: %s, and another thread is in the driver", fn);
+  return 1;
+}
+static void leave_driver(const int *inside) { if (!(depth -= *inside)) atomic_fetch_sub(&n_inside, 1); }
+
 // At the head of each function: what all have in common. The ones that need no context say so.
-#define ENTER_ANY() do { \
+#define ENTER_ANY() \
+  __attribute__((cleanup(leave_driver))) const int inside_ = enter_driver(__func__); \
+  do { \
     if (!D.started) return refuse(NOT_STARTED, __func__, "before cuInit"); \
     int status_ = made_to_fail(__func__); \
     if (status_) { note("made to fail: %s %d", __func__, status_); return status_; } \
   } while (0)
-#define ENTER() do { \
-    ENTER_ANY(); \
+#define ENTER() \
+  ENTER_ANY(); \
+  do { \
     if (D.lost) return D.lost; \
     if (!current) return refuse(NO_CONTEXT, __func__, "a thread without a context"); \
   } while (0)

@@ -2,11 +2,14 @@
 // are.
 //
 // FAKE_CL is a list of words. no-doubles: the device says that it has none, and a source that writes the type's name
-// does not compile. dies: the process ends if a source has vectors of 64 lanes. FAKE_CL_LOG: a file that gets a line
+// does not compile. dies: the process ends if a source has vectors of 64 lanes. apart: its memory is not the host's,
+// and a call for memory or a queue ends the process while another thread is in one, which OpenCL allows and Weft does
+// not do (device/remote.h). FAKE_CL_LOG: a file that gets a line
 // for each source that is compiled. The calls that are handed on have at most ten arguments, integers or pointers.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,7 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { DOUBLE_CONFIG = 0x1032 /* CL_DEVICE_DOUBLE_FP_CONFIG */, EXTENSIONS = 0x1030 /* CL_DEVICE_EXTENSIONS */ };
+enum { DOUBLE_CONFIG = 0x1032 /* CL_DEVICE_DOUBLE_FP_CONFIG */, EXTENSIONS = 0x1030 /* CL_DEVICE_EXTENSIONS */,
+       UNIFIED = 0x1035 /* CL_DEVICE_HOST_UNIFIED_MEMORY */ };
 typedef intptr_t word;
 typedef word any_call(word, word, word, word, word, word, word, word, word, word);
 
@@ -37,20 +41,36 @@ static any_call *real(const char *name) {
 PASS(clGetPlatformIDs) PASS(clGetPlatformInfo) PASS(clGetDeviceIDs) PASS(clCreateContext) PASS(clReleaseContext)
 PASS(clCreateCommandQueue) PASS(clReleaseCommandQueue) PASS(clCreateProgramWithBinary) PASS(clBuildProgram)
 PASS(clGetProgramBuildInfo) PASS(clGetProgramInfo) PASS(clReleaseProgram) PASS(clCreateKernel) PASS(clReleaseKernel)
-PASS(clSetKernelArg) PASS(clGetKernelInfo) PASS(clGetEventProfilingInfo) PASS(clReleaseEvent) PASS(clCreateBuffer)
-PASS(clReleaseMemObject) PASS(clEnqueueNDRangeKernel) PASS(clEnqueueMapBuffer) PASS(clEnqueueUnmapMemObject)
-PASS(clEnqueueReadBuffer) PASS(clEnqueueWriteBuffer) PASS(clEnqueueCopyBuffer) PASS(clEnqueueFillBuffer)
-PASS(clFinish)
+PASS(clSetKernelArg) PASS(clGetKernelInfo) PASS(clGetEventProfilingInfo) PASS(clReleaseEvent)
 
 static bool has_word(const char *one) {
   const char *all = getenv("FAKE_CL");
   return all && strstr(all, one);
 }
 
+// The calls for memory and queues.
+static word one_at_a_time(const char *name, ARGUMENTS) {
+  static atomic_int inside;
+  if (atomic_fetch_add(&inside, 1) && has_word("apart")) {
+    fprintf(stderr, "fake_opencl: %s, and another thread is in such a call\n", name);
+    _exit(70);
+  }
+  word r = real(name)(a, b, c, d, e, f, g, h, i, j);
+  atomic_fetch_sub(&inside, 1);
+  return r;
+}
+#define ALONE(name) \
+  word name(ARGUMENTS); \
+  word name(ARGUMENTS) { return one_at_a_time(#name, a, b, c, d, e, f, g, h, i, j); }
+ALONE(clCreateBuffer) ALONE(clReleaseMemObject) ALONE(clEnqueueNDRangeKernel) ALONE(clEnqueueMapBuffer)
+ALONE(clEnqueueUnmapMemObject) ALONE(clEnqueueReadBuffer) ALONE(clEnqueueWriteBuffer) ALONE(clEnqueueCopyBuffer)
+ALONE(clEnqueueFillBuffer) ALONE(clFinish)
+
 int clGetDeviceInfo(void *device, unsigned what, size_t cap, void *to, size_t *n);
 int clGetDeviceInfo(void *device, unsigned what, size_t cap, void *to, size_t *n) {
   word r = real("clGetDeviceInfo")((word)device, what, (word)cap, (word)to, (word)n, 0, 0, 0, 0, 0);
   bool asked = to && !r && has_word("no-doubles");
+  if (to && !r && what == UNIFIED && has_word("apart")) memset(to, 0, cap);
   if (asked && what == DOUBLE_CONFIG) memset(to, 0, cap);
   char *at = asked && what == EXTENSIONS ? strstr(to, "cl_khr_fp64") : NULL;
   if (at) memset(at, ' ', strlen("cl_khr_fp64"));

@@ -297,6 +297,19 @@ def run_weft(weft, weft_env):
     return run
 
 
+@pytest.fixture()
+def saves_beside(weft_env, tmp_path, built_tool):
+    """saves_beside(model, tokens, loads, env): one thread writes a sequence while another loads and evaluates one (tests/tools/beside_tool.c)."""
+    def run(model, tokens, loads, env):
+        (keep := tmp_path / "kept").mkdir()
+        tool = built_tool("beside_tool", "WEFT_BESIDE_TOOL")
+        done = subprocess.run([tool, model, str(tokens), str(loads), keep], env={**weft_env, **env}, capture_output=True, text=True, timeout=900)
+        assert done.returncode in (0, 1), done.stderr
+        wrong, n_loads, others, saves = map(int, re.findall(r"\d+", done.stdout))
+        assert (wrong, n_loads, others) == (0, loads, 0) and saves > 1, done.stdout
+    return run
+
+
 @pytest.fixture(scope="session")
 def shared_dir():
     if not SHARED.is_dir():

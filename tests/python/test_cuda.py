@@ -377,3 +377,10 @@ def test_searches_run_on_the_device(run_weft, fake, shared_dir, tmp_path):
     after = run_weft(args, env=env, timeout=300)
     assert after.out == plain.out
     assert json.loads((tmp_path / "stats").read_text())["kernels_tuned"] > 0
+
+
+def test_saves_beside_a_run(saves_beside, fake, shared_dir, tmp_path):
+    """The driver has one caller at a time; another one is a fault in its log."""
+    log = tmp_path / "log"
+    saves_beside(shared_dir / "models" / "tiny-llama.gguf", 20, 10, {"DEV": "CUDA", "LD_LIBRARY_PATH": fake, "FAKE_CUDA_LOG": str(log)})
+    assert [line for line in log.read_text().splitlines() if line.startswith("fault")] == []

@@ -233,3 +233,9 @@ def test_env(on_fake):
     assert re.search(r"NV: Fake GPU, compute capability 8\.9, 4\.0 GiB, driver 570\.86\.16, kernels for sm_89 by ptxas \d+\.\d+", done.out)
     assert "off: DEV=NV, as it opens devices and runs ptxas" in done.out and faults(log) == []
     assert "NV: none: NV: NVIDIA's driver is version 300.1, and its interface is known from 550 to 595 only" in on_fake(["env"], FAKE_NV_VERSION="300.1")[0].out
+
+
+def test_saves_beside_a_run(saves_beside, fake_env, shared_dir, tmp_path):
+    """The memory through which transfers go, the words of a copy and the counts of what is done belong to one thread at a time."""
+    (kernels := tmp_path / "kernels").mkdir()
+    saves_beside(shared_dir / "models" / "tiny-llama.gguf", 20, 20, {**fake_env, "FAKE_NV_KERNELS": str(kernels), "WEFT_CACHE": "off"})

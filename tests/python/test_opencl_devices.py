@@ -92,3 +92,8 @@ def test_a_device_without_doubles(run_weft, worse, shared_dir):
             assert done.returncode == 0, done.err
             said.append(done.stdout)
         assert said[0] == said[1] and said[0].count(b"\n") == 2
+
+
+def test_saves_beside_a_run(saves_beside, worse, shared_dir):
+    """A device whose memory is not the host's: the driver has one caller at a time; another one ends the process."""
+    saves_beside(shared_dir / "models" / "tiny-llama.gguf", 20, 10, {**worse[0], "DEV": "CL:portable", "WEFT_CACHE": "off", "FAKE_CL": "apart"})

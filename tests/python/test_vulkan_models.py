@@ -62,6 +62,11 @@ def test_a_worse_device(run_weft, shared_dir, worse):
     assert done.returncode == 1 and "work-groups in dimension 0, and" in done.err and "takes 0" in done.err
 
 
+def test_saves_beside_a_run(saves_beside, tinypy, worse):
+    """Where transfers go through memory that all threads share: a page that is saved is its own, and so is one that is loaded."""
+    saves_beside(tinypy, 520, 30, {**worse, "FAKE_VK": "discrete"})
+
+
 def test_chunks_and_the_cache(run_weft, tinypy, vulkan, tmp_path):
     """A prompt in chunks of another size, on kernels that come from the cache: none is compiled again."""
     (cache := tmp_path / "cache").mkdir(mode=0o700)

@@ -17,7 +17,7 @@ enum { CONTEXT = 1024, PARALLEL = 4 };
 
 static void nap(double s) { nanosleep(&(struct timespec){.tv_nsec = (long)(1e9 * s)}, NULL); }
 
-static turn one;
+static turn_lock one;
 static sched *of;
 static caches *kv;
 static atomic_bool loaded;
