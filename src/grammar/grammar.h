@@ -41,7 +41,8 @@ void charset_add(charset *s, uint32_t lo, uint32_t hi);
 void charset_add_all(charset *s, const charset *from);
 void charset_normalise(charset *s);                          // sorted, disjoint, without surrogates
 void charset_negate(charset *s);                             // normalises
-void charset_fold(charset *s);                               // adds the other case of every letter
+// Adds the other case of every letter. Returns how many letters were looked up, about 5 ns each.
+size_t charset_fold(charset *s);
 bool charset_has(const charset *s, uint32_t cp);             // of a normalised set
 void charset_free(charset *s);
 
@@ -142,6 +143,8 @@ void matcher_free(matcher *m);             // NULL is fine
 void matcher_reset(matcher *m);
 // Advances over bytes. *ok: whether the grammar allows them here; if not, nothing has changed. -1: too ambiguous.
 int matcher_bytes(matcher *m, const char *text, size_t n, bool *ok, error *err);
+// Places examined since it was made, by it and all its copies: 25 to 100 ns each.
+uint64_t matcher_work(const matcher *m);
 bool matcher_complete(const matcher *m);   // the text may end here
 bool matcher_can_go_on(const matcher *m);  // more text may follow
 // The tokens that may come next: bit id % 64 of word id / 64, (n + 63) / 64 words for n tokens. Valid until the next

@@ -90,28 +90,33 @@ static void load_cases(void) {
   qsort(cases.by_small.at, cases.by_small.n, sizeof *cases.by_small.at, by_from);
 }
 
-static void add_cases(charset *out, struct gx_range r, const struct other_case *at, size_t n) {
-  size_t from = 0, end = n;
+// Adds what the set lacks of the other cases of a range. Returns the number of letters.
+static size_t add_cases(charset *out, const charset *set, struct gx_range r, const struct other_case *at, size_t n) {
+  size_t from = 0, end = n, letters = 0;
   while (from < end) {
     size_t middle = (from + end) / 2;
     if (at[middle].from < r.lo) from = middle + 1;
     else end = middle;
   }
-  for (; from < n && at[from].from <= r.hi; from++) charset_add(out, at[from].to, at[from].to);
+  for (; from < n && at[from].from <= r.hi; from++, letters++)
+    if (!charset_has(set, at[from].to)) charset_add(out, at[from].to, at[from].to);
+  return letters;
 }
 
 // Adds the other case of each letter.
-void charset_fold(charset *s) {
+size_t charset_fold(charset *s) {
   pthread_once(&cases_once, load_cases);
   charset_normalise(s);
   charset more = {0};
+  size_t letters = 0;
   for (size_t i = 0; i < s->n; i++) {
-    add_cases(&more, s->at[i], cases.by_capital.at, cases.by_capital.n);
-    add_cases(&more, s->at[i], cases.by_small.at, cases.by_small.n);
+    letters += add_cases(&more, s, s->at[i], cases.by_capital.at, cases.by_capital.n);
+    letters += add_cases(&more, s, s->at[i], cases.by_small.at, cases.by_small.n);
   }
   charset_add_all(s, &more);
   charset_free(&more);
   charset_normalise(s);
+  return letters;
 }
 
 bool charset_has(const charset *s, uint32_t cp) {

@@ -62,7 +62,8 @@ typedef struct store {
   VEC(uint32_t) seen, ids, stack;   // seen: table of places + 1
   uint32_t n_locals, *local_of, *local_stamp, stamp;
   bool ends, pops, failed;
-  int64_t budget;
+  int64_t budget;                   // places that the current call may still examine
+  uint64_t spent;                   // places examined so far
   uint32_t *walk, *walk_ends;       // [longest token + 1]
   int32_t *found;                   // [vocabulary] tokens that a walk has found, and the rounds that they need
   uint16_t *found_rounds;

@@ -4,6 +4,7 @@
 // A callee that may match nothing is also skipped at its call, and a frame of the current step never ends in that step:
 // this is equivalent, and terminates for left recursion and loops of nothing.
 #include "grammar/grammar_machine.h"
+#include "base/account.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,6 +33,7 @@ static size_t sort_places(struct place *at, size_t n) {
 
 static void spend(store *s, size_t n) {
   s->budget -= (int64_t)n;
+  s->spent += n;
   if (s->budget < 0) s->failed = true;
 }
 
@@ -547,7 +549,10 @@ int matcher_bytes(matcher *m, const char *text, size_t n, bool *ok, error *err) 
   store_begin(m->s);
   uint32_t state = m->finished ? STATE_DEAD : m->state;
   for (size_t i = 0; i < n && state != STATE_DEAD; i++) {
-    if (i % 4096 == 4095) m->s->budget = BUDGET;
+    if (i % 4096 == 4095) {
+      if (account_check(err)) return -1;
+      m->s->budget = BUDGET;
+    }
     state = store_go(m->s, state, (unsigned char)text[i]);
   }
   if (m->s->failed) return store_failed(err);
@@ -555,6 +560,8 @@ int matcher_bytes(matcher *m, const char *text, size_t n, bool *ok, error *err) 
   if (*ok) m->state = state;
   return 0;
 }
+
+uint64_t matcher_work(const matcher *m) { return m->s->spent; }
 
 bool matcher_complete(const matcher *m) { return m->finished || m->s->states.at[m->state].ends; }
 bool matcher_can_go_on(const matcher *m) { return !m->finished && m->s->states.at[m->state].n > 0; }

@@ -92,9 +92,12 @@ static rx *with_list(struct parser *p, enum rx_kind kind, size_t at, rx_list *li
   return x;
 }
 
+// So many letters whose other case is looked up count as one range of characters.
+enum { FOLDED = 64 };
+
 // Makes a node of the set and takes it over.
 static rx *set_node(struct parser *p, size_t at, charset *set) {
-  if (p->fold) charset_fold(set);
+  if (p->fold) p->ranges += charset_fold(set) / FOLDED;
   charset_normalise(set);
   p->ranges += set->n;
   p->nodes += set->n;              // counts like the expression it becomes, for the limit
@@ -378,7 +381,7 @@ static rx *rx_class(struct parser *p) {
     }
     two_add(&s, lo, hi);
   }
-  if (p->fold) { charset_fold(&s.sure); charset_fold(&s.maybe); }
+  if (p->fold) p->ranges += (charset_fold(&s.sure) + charset_fold(&s.maybe)) / FOLDED;
   if (negated) two_negate(&s);
   charset_free(&s.maybe);
   bool fold = p->fold;

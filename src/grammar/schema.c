@@ -9,6 +9,7 @@
 // the order of the schema, white space is bounded, numbers have a bounded number of digits, and strings with
 // constraints escape only what must be escaped. What cannot be expressed in this way is an error that names schema and
 // keyword.
+#include "base/account.h"
 #include "base/stack.h"
 #include "grammar/schema_impl.h"
 #include "base/json.h"
@@ -99,11 +100,41 @@ int schema_relax(schema *s, const json_t *at, const char *keyword, const char *f
   return s->strict ? -1 : 0;
 }
 
+// Ends the work: everything that is charged from here on fails.
+static int schema_ends(schema *s, const error *why) {
+  s->work = SCHEMA_WORK_MAX + 1;
+  if (!s->err->text[0]) error_set(s->err, "%s", why->text);
+  return -1;
+}
+
 int schema_charge(schema *s, const json_t *at, uint64_t n) {
+  enum { LOOK = SCHEMA_WORK_MAX / 64 };        // steps between two looks at the account: about 13 ms
+  error why = {0};
   if (s->work <= SCHEMA_WORK_MAX) s->work += n;
+  if (s->work <= SCHEMA_WORK_MAX && s->work - s->looked >= LOOK) {
+    s->looked = s->work;
+    if (account_check(&why)) return schema_ends(s, &why);
+  }
   if (s->work <= SCHEMA_WORK_MAX) return 0;
   return schema_fail(s, at, NULL, "the schema takes more than %u steps: its parts apply to one another too often",
                      SCHEMA_WORK_MAX);
+}
+
+int schema_hold(schema *s, const json_t *at, size_t bytes) {
+  error why = {0};
+  if (s->held + bytes > SCHEMA_HELD_MAX) {
+    s->work = SCHEMA_WORK_MAX + 1;
+    return schema_fail(s, at, NULL, "what the schema's parts mean together takes more than %u MB",
+                       SCHEMA_HELD_MAX >> 20);
+  }
+  if (account_take_here(bytes, &why)) return schema_ends(s, &why);
+  s->held += bytes;
+  return 0;
+}
+
+static void schema_let_go(schema *s, size_t bytes) {
+  account_give_here(bytes);
+  s->held -= bytes;
 }
 
 gx *schema_empty(schema *s, const json_t *at, const char *keyword, const char *what) {
@@ -207,8 +238,7 @@ static bool not_expressible(schema *s, json_t *node, const char *name, const jso
 
 // Notes keywords that are unknown or not supported. families: a bit for each kind of keyword in the schema.
 static int keywords_of(schema *s, json_t *node, unsigned *families) {
-  uint64_t types = json_array_size(json_object_get(node, "type"));
-  if (schema_charge(s, node, 32 + 8 * (uint64_t)json_object_size(node) + types)) return -1;
+  if (schema_charge(s, node, 32 + 8 * (uint64_t)json_object_size(node))) return -1;
   for (void *it = json_object_iter(node); it; it = json_object_iter_next(node, it)) {
     const char *name = json_object_iter_key(it);
     const json_t *value = json_object_iter_value(it);
@@ -266,7 +296,7 @@ static unsigned type_named(const char *name) {
   return 0;
 }
 
-int schema_types(const schema *s, const json_t *node, unsigned *types) {
+int schema_types(schema *s, const json_t *node, unsigned *types) {
   const json_t *t = json_object_get(node, "type");
   unsigned or_null = json_is_true(json_object_get(node, "nullable")) ? T_NULL : 0;   // OpenAPI 3.0
   *types = T_ALL;
@@ -279,6 +309,7 @@ int schema_types(const schema *s, const json_t *node, unsigned *types) {
   }
   if (!json_is_array(t) || !json_array_size(t))
     return schema_fail(s, node, "type", "expected the name of a type, or an array of such");
+  if (schema_charge(s, node, json_array_size(t) / 2)) return -1;
   *types = or_null;
   for (size_t i = 0; i < json_array_size(t); i++) {
     unsigned one = type_named(json_string_value(json_array_get(t, i)));
@@ -331,6 +362,7 @@ int schema_ref(schema *s, const json_t *node, json_t **target) {
   const char *to = json_string_value(ref), *id = json_string_value(own);
   size_t n_id = json_string_length(own);
   if (!to) return schema_fail(s, node, "$ref", "expected a text");
+  if (schema_charge(s, node, json_string_length(ref) / 16)) return -1;
   if (id && *id && !strncmp(to, id, n_id) && (to[n_id] == '#' || !to[n_id])) to += n_id;
   if (*to && *to != '#') return schema_relax(s, node, "$ref", "'%.100s' points out of this document", to);
   if (map_has(&s->elsewhere, node))
@@ -351,10 +383,10 @@ int schema_ref(schema *s, const json_t *node, json_t **target) {
     part.n = 0;
     str_add(&part, "");
     for (to++; *to && *to != '/'; to++) {
-      unsigned byte;
+      int high = *to == '%' ? hex_value(to[1]) : -1, low = high < 0 ? -1 : hex_value(to[2]);
       if (*to == '~' && (to[1] == '0' || to[1] == '1')) str_addc(&part, *++to == '0' ? '~' : '/');
-      else if (*to == '%' && sscanf(to + 1, "%2x", &byte) == 1 && to[1] && to[2]) {
-        str_addc(&part, (char)byte);
+      else if (low >= 0) {
+        str_addc(&part, (char)(high * 16 + low));
         to += 2;
       } else str_addc(&part, *to);
     }
@@ -412,6 +444,10 @@ gx *schema_value(schema *s, const nodes *set) {
     schema_fail(s, set->at[0], NULL, "the schema needs more than %u rules", GRAMMAR_RULES_MAX);
     return NULL;
   }
+  if (schema_hold(s, set->at[0], 2 * bytes + sizeof *s->memo + sizeof(struct job))) {
+    vec_free(&sorted);
+    return NULL;
+  }
   s->memo[at] = (struct memo){sorted, rule};
   s->n_memo++;
   struct job job = {rule, {0}};
@@ -424,7 +460,7 @@ gx *schema_value(schema *s, const nodes *set) {
 // Alternatives of which one must be chosen, and the schemas on the way to them.
 struct way { const json_t *node; const struct way *from; };
 struct choice { json_t *array, *owner; bool one; const struct way *way; };
-struct plan { nodes plain; VEC(struct choice) choices; bool never; };
+struct plan { nodes plain; VEC(struct choice) choices; bool never; size_t held; };   // held: for schema_let_go
 
 // Members that depend on others: each becomes a choice between an object without that member and one with its
 // dependencies, written as schemas.
@@ -432,25 +468,27 @@ static int dependent(schema *s, struct plan *p, json_t *node, const struct way *
   static const char *const names[] = {"dependentRequired", "dependentSchemas", "dependencies"};
   void *known = map_ptr(&s->made_of, node);
   json_t *all = known ? known : json_array();
-  for (size_t k = 0; k < COUNT(names) && !known; k++) {
+  int failed = 0;
+  for (size_t k = 0; k < COUNT(names) && !known && !failed; k++) {
     json_t *deps = json_object_get(node, names[k]);
     if (deps && !json_is_object(deps)) {
       json_decref(all);
       return schema_fail(s, node, names[k], "expected an object");
     }
-    for (void *it = json_object_iter(deps); it; it = json_object_iter_next(deps, it)) {
+    for (void *it = json_object_iter(deps); it && !failed; it = json_object_iter_next(deps, it)) {
       const char *name = json_object_iter_key(it);
       json_t *what = json_object_iter_value(it),
-             *asked = json_is_array(what) ? json_pack("{s:o}", "required", json_deep_copy(what)) : json_incref(what);
+             *asked = json_is_array(what) ? json_pack("{s:O}", "required", what) : json_incref(what);
       json_array_append_new(
         all, json_pack("[{s:{s:b}}, {s:[{s:[s]}, o]}]", "properties", name, 0, "allOf", "required", name, asked));
+      failed = schema_made(s, node, 3 + 2 * strlen(name) / SCHEMA_MADE);
     }
   }
   if (!known) {
     map_put(&s->made_of, node, all);
     vec_push(&s->made, all);
   }
-  if (schema_charge(s, node, 1 + json_array_size(all) / 4)) return -1;
+  if (failed || schema_charge(s, node, 1 + json_array_size(all) / 4)) return -1;
   for (size_t i = 0; i < json_array_size(all); i++)
     vec_push(&p->choices, ((struct choice){json_array_get(all, i), node, false, way}));
   return 0;
@@ -474,6 +512,7 @@ static int written_choices(schema *s, struct plan *p, json_t *node, const struct
 
 static int expand(schema *s, struct plan *p, json_t *node, const struct way *from) {
   int depth = 0;
+  if (schema_charge(s, node, 1)) return -1;
   if (json_is_true(node)) return 0;
   if (json_is_false(node)) {
     p->never = true;
@@ -488,9 +527,7 @@ static int expand(schema *s, struct plan *p, json_t *node, const struct way *fro
       return schema_fail(s, node, NULL, "more than %d schemas that lead to one another for one value",
                          SCHEMA_DEPTH_MAX);
   }
-  if (schema_charge(s, node, 8 + (uint64_t)depth / 4 + p->plain.n / 8 +
-                               json_string_length(json_object_get(node, "$ref")) / 16))
-    return -1;
+  if (schema_charge(s, node, 8 + (uint64_t)depth / 4 + p->plain.n / 8)) return -1;
   struct way *way = ARENA_NEW(s->src.mem, struct way);
   *way = (struct way){node, from};
   bool known = false;
@@ -524,6 +561,7 @@ static gx *leaf_of_set(schema *s, const nodes *set);
 static int tell_apart(schema *s, const struct plan *p, const struct choice *c) {
   const json_t *around = p->plain.n == 1 && p->choices.n == 1 ? c->owner : NULL;
   unsigned within = T_ALL, types;
+  if (schema_charge(s, c->owner, p->plain.n)) return -1;
   for (size_t i = 0; i < p->plain.n; i++) {
     if (schema_types(s, p->plain.at[i], &types)) return -1;
     within &= types;
@@ -547,7 +585,8 @@ static int tell_apart(schema *s, const struct plan *p, const struct choice *c) {
   return 0;
 }
 
-static void plan_free(struct plan *p) {
+static void plan_free(schema *s, struct plan *p) {
+  schema_let_go(s, p->held);
   vec_free(&p->plain);
   vec_free(&p->choices);
 }
@@ -556,9 +595,13 @@ static void plan_free(struct plan *p) {
 static int plan_with(schema *s, const struct plan *p, size_t choice, size_t i, struct plan *out) {
   const struct choice *c = &p->choices.at[choice];
   *out = (struct plan){.never = false};
-  if (schema_charge(s, c->owner, (p->plain.n + p->choices.n) / 8)) return -1;
+  if (schema_charge(s, c->owner, 4 + (p->plain.n + p->choices.n) / 8)) return -1;
   if (stack_is_low())
     return schema_fail(s, c->owner, NULL, "the stack has no room for %zu choices for one value", p->choices.n);
+  // as many plans are in memory as there are choices, each with all of them
+  size_t bytes = p->plain.n * sizeof *p->plain.at + p->choices.n * sizeof *p->choices.at;
+  if (schema_hold(s, c->owner, bytes)) return -1;
+  out->held = bytes;
   for (size_t k = 0; k < p->plain.n; k++) vec_push(&out->plain, p->plain.at[k]);
   for (size_t k = 0; k < p->choices.n; k++) vec_push(&out->choices, p->choices.at[k]);
   return expand(s, out, json_array_get(c->array, i), c->way);
@@ -578,7 +621,7 @@ static int count_branches(schema *s, const struct plan *p, size_t done, size_t *
     struct plan next;
     status = plan_with(s, p, done, i, &next);
     if (!status) status = count_branches(s, &next, done + 1, count);
-    plan_free(&next);
+    plan_free(s, &next);
   }
   return status;
 }
@@ -593,7 +636,7 @@ static gx *branches(schema *s, const struct plan *p, size_t done) {
   for (size_t i = 0; i < json_array_size(c->array); i++) {
     struct plan next;
     out = plan_with(s, p, done, i, &next) ? NULL : branches(s, &next, done + 1);
-    plan_free(&next);
+    plan_free(s, &next);
     if (!out || s->src.too_large) break;
     vec_push(&list, out);
   }
@@ -816,7 +859,7 @@ static int compile_schema(const char *text, size_t n, bool strict, bool tries, s
     else if (s.src.too_large)
       status = schema_fail(&s, job.set.at[0], NULL, "the schema's grammar has more than %u parts", GRAMMAR_NODES_MAX);
     s.src.rules.at[job.rule].body = body;
-    plan_free(&plan);
+    plan_free(&s, &plan);
   }
   error why = {0};
   if (!status && grammar_compile(&s.src, root, out, &why)) {
@@ -826,6 +869,7 @@ static int compile_schema(const char *text, size_t n, bool strict, bool tries, s
   for (size_t i = 0; i < s.jobs.n; i++) vec_free(&s.jobs.at[i].set);
   for (size_t i = 0; i < s.cap_memo; i++) vec_free(&s.memo[i].set);
   for (size_t i = 0; i < s.made.n; i++) json_decref(s.made.at[i]);
+  schema_let_go(&s, s.held);
   vec_free(&s.made);
   schema_patterns_free(&s);
   schema_fits_free(&s);

@@ -6,6 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+// The steps of looking up each name of an object, or each text of a list, in an object.
+static uint64_t names_cost(const json_t *names) {
+  json_t *unshared = (json_t *)(uintptr_t)names;
+  uint64_t n = 0;
+  for (void *it = json_object_iter(unshared); it; it = json_object_iter_next(unshared, it))
+    n += 1 + strlen(json_object_iter_key(it)) / 32;
+  for (size_t i = 0; i < json_array_size(names); i++) n += 1 + json_string_length(json_array_get(names, i)) / 32;
+  return n;
+}
+
 bool schema_equal(schema *s, const json_t *a, const json_t *b) {
   s->work += 1 + json_string_length(a) / 256;
   if (json_is_number(a) && json_is_number(b)) {
@@ -20,6 +30,7 @@ bool schema_equal(schema *s, const json_t *a, const json_t *b) {
     return true;
   }
   if (json_is_object(a)) {
+    s->work += names_cost(a);
     json_t *unshared = (json_t *)(uintptr_t)a;
     if (json_object_size(a) != json_object_size(b)) return false;
     for (void *it = json_object_iter(unshared); it; it = json_object_iter_next(unshared, it)) {
@@ -53,6 +64,7 @@ static uint64_t hash_of(schema *s, hash_key k, const json_t *v) {
   json_t *unshared = (json_t *)(uintptr_t)v;
   for (void *it = json_object_iter(unshared); it; it = json_object_iter_next(unshared, it)) {
     const char *name = json_object_iter_key(it);
+    s->work += strlen(name) / 64;
     uint64_t member[2] = {hash_keyed(k, name, strlen(name)), hash_of(s, k, json_object_iter_value(it))};
     h[1] += hash_keyed(k, member, sizeof member);
   }
@@ -184,6 +196,7 @@ static int check_dependents(schema *s, const json_t *v, const json_t *node, int 
     for (void *it = json_object_iter(deps); it; it = json_object_iter_next(deps, it)) {
       json_t *what = json_object_iter_value(it);
       if (!json_object_get(v, json_object_iter_key(it))) continue;
+      if (json_is_array(what) && schema_charge(s, node, names_cost(what))) return -1;
       for (size_t i = 0; i < json_array_size(what); i++) {
         const char *name = json_string_value(json_array_get(what, i));
         if (name && !json_object_get(v, name)) return 0;
@@ -242,15 +255,24 @@ static int check_conditions(schema *s, const json_t *v, const json_t *node, int 
   return ok < 0 ? -1 : then ? schema_check(s, v, then, false, depth + 1) : 1;
 }
 
+// The steps of checking a value by the keywords of one schema, without what is charged as it is done: the values and
+// schemas within, patterns, types, references. Each of these loops runs even if no keyword says anything of its items.
+static uint64_t check_cost(const json_t *v, const json_t *node) {
+  uint64_t n = 16 + json_string_length(v) / 32 + json_array_size(v) / 8;
+  if (json_is_object(v))
+    n += names_cost(v) + names_cost(json_object_get(node, "required")) +
+         names_cost(json_object_get(node, "dependentRequired")) +
+         names_cost(json_object_get(node, "dependentSchemas")) + names_cost(json_object_get(node, "dependencies"));
+  return n;
+}
+
 int schema_check(schema *s, const json_t *v, json_t *node, bool plain, int depth) {
   if (json_is_true(node)) return 1;
   if (json_is_false(node)) return 0;
   if (!json_is_object(node)) return schema_fail(s, node, NULL, "a schema is an object, true or false");
   if (depth > SCHEMA_DEPTH_MAX || stack_is_low())
     return schema_fail(s, node, NULL, "a value of enum or const is checked by too many schemas in one another");
-  if (schema_charge(s, node, 16 + json_array_size(json_object_get(node, "required")) +
-                               json_string_length(json_object_get(node, "$ref")) / 16))
-    return -1;
+  if (schema_charge(s, node, check_cost(v, node))) return -1;
   unsigned types;
   if (schema_types(s, node, &types)) return -1;
   if (!(types & schema_type_of(v))) return 0;

@@ -12,6 +12,8 @@
 #define SCHEMA_BRANCHES_MAX 2000      // combinations of alternatives for one value
 #define SCHEMA_COMPARED_MAX 1500000   // compared pairs of alternatives of oneOf; large ones count more
 #define SCHEMA_WORK_MAX (1u << 24)    // steps of about 50 ns
+#define SCHEMA_HELD_MAX (64u << 20)   // bytes beside the grammar and the schema: JSON that is made, sets of schemas
+#define SCHEMA_MADE 512               // bytes of an object with a member or two, and of a list in it
 
 enum {
   T_NULL = 1,
@@ -29,8 +31,9 @@ enum {
 typedef struct nodes { json_t **at; size_t n, cap; } nodes;
 
 struct job { int32_t rule; nodes set; };
-struct fit { const char *pattern, *regex; size_t n; bool fits; };  // whether a pattern and a format have a common text
-struct compiled { char *pattern; size_t n; bool search; grammar *g; };
+// whether a pattern and a format have a common text
+struct fit { const char *pattern, *regex; size_t n; uint64_t hash; bool fits; };
+struct compiled { char *pattern; size_t n; uint64_t hash; bool search; grammar *g; };
 typedef struct schema {
   grammar_source src;
   json_t *root;
@@ -52,11 +55,14 @@ typedef struct schema {
   VEC(json_t *) made;
   VEC(struct fit) fits;
   VEC(struct compiled) compiled;      // compiled patterns, the most recent ones
+  matcher *matcher;                   // of `matches`, one of them; NULL: none
+  const grammar *matches;
   smap anchors;                       // schemas by $anchor; NULL if two have the same name
   map elsewhere;                      // schemas whose $ref is relative to an $id other than the root's
   map listings;                       // indexes of enum arrays
   struct listing *listed;             // all of them, the last one first
-  uint64_t work;                      // steps so far
+  uint64_t work, looked;              // steps so far; at the last look at the account
+  size_t held;                        // bytes taken by schema_hold
   uint64_t compared;                  // compared pairs of alternatives of oneOf
   // the first schema that accepts no value, and why: no error if other alternatives remain
   const json_t *empty;
@@ -70,7 +76,13 @@ int schema_relax(schema *s, const json_t *at, const char *keyword, const char *f
 // Adds a note in both modes.
 void schema_note(schema *s, const json_t *at, const char *keyword, const char *fmt, ...) PRINTF_LIKE(4, 5);
 // Call before work of n steps: fails if the schema exceeds its budget.
+// Charge whatever grows with what is read (a list, a name, a text), for each time that it is read.
 int schema_charge(schema *s, const json_t *at, uint64_t n);
+// Call before memory is allocated that lives as long as the schema and is in no arena: fails above SCHEMA_HELD_MAX, or
+// if the thread's account has no room.
+int schema_hold(schema *s, const json_t *at, size_t bytes);
+// Call after n objects of JSON were made, each of SCHEMA_MADE bytes.
+int schema_made(schema *s, const json_t *at, size_t n);
 bool schema_says(const char *keyword);                        // whether it is known and restricts values
 // ---- schema_not.c
 // For the owner of `not`, and for `if`: schemas, at least one of which must apply to a value in addition to the others,
@@ -91,7 +103,7 @@ gx *schema_any(schema *s);
 gx *schema_literal(schema *s, const json_t *value);  // this value, with the optional white space of other values
 // The target of $ref; 0 and *target NULL without $ref.
 int schema_ref(schema *s, const json_t *node, json_t **target);
-int schema_types(const schema *s, const json_t *node, unsigned *types); // the types that `type` allows
+int schema_types(schema *s, const json_t *node, unsigned *types); // the types that `type` allows
 unsigned schema_type_of(const json_t *value);
 // 1: the keyword is present and a count; 0: absent; -1: an error
 int schema_count(const schema *s, const json_t *node, const char *keyword, uint32_t *out);

@@ -28,10 +28,33 @@ static json_t *other_types(unsigned types) {
   return list;
 }
 
-static void add_types(json_t *out, unsigned but) {
-  json_t *list = other_types(but);
-  if (json_array_size(list)) json_array_append_new(out, json_pack("{sO}", "type", list));
+int schema_made(schema *s, const json_t *at, size_t n) {
+  enum { STEPS = 12 };                       // an object takes about 0.6 us
+  return schema_charge(s, at, STEPS * n) || schema_hold(s, at, SCHEMA_MADE * n) ? -1 : 0;
+}
+
+// Appends a schema that was made, of n objects, and takes it over. names: bytes of the names in it. False: no room.
+static bool add_schema(schema *s, const json_t *at, json_t *out, json_t *made, size_t n, size_t names) {
+  if (schema_made(s, at, n + names / SCHEMA_MADE)) { json_decref(made); return false; }
+  json_array_append_new(out, made);
+  return true;
+}
+
+// Appends all schemas of a list and takes the list over.
+static bool add_list(schema *s, const json_t *at, json_t *out, json_t *list) {
+  enum { PLACE = 2 * sizeof(json_t *) };     // arrays grow by doubling
+  size_t n = json_array_size(list);
+  bool fits = !schema_charge(s, at, n / 4) && !schema_hold(s, at, n * PLACE);
+  if (fits) json_array_extend(out, list);
   json_decref(list);
+  return fits;
+}
+
+static bool add_types(schema *s, const json_t *at, json_t *out, unsigned but) {
+  json_t *list = other_types(but);
+  bool fits = !json_array_size(list) || add_schema(s, at, out, json_pack("{sO}", "type", list), 2, 0);
+  json_decref(list);
+  return fits;
 }
 
 // Keywords that count or compare, the keyword of the negation, and the step by which the bound changes.
@@ -43,15 +66,14 @@ static const struct opposite { const char *name, *type, *opposite; int step; } o
   {"minProperties", "object", "maxProperties", -1}, {"maxProperties", "object", "minProperties", 1},
 };
 
-static bool add_opposite(json_t *out, const char *name, const json_t *value) {
+static bool add_opposite(schema *s, const json_t *at, json_t *out, const char *name, const json_t *value) {
   for (size_t i = 0; i < COUNT(opposites); i++) {
     const struct opposite *o = &opposites[i];
     if (strcmp(o->name, name) || !json_is_number(value)) continue;
     double x = json_number_value(value) + o->step;
     if (o->step && x < 0) return true;               // always true, so its negation never is
     json_t *bound = json_is_integer(value) ? json_integer(json_integer_value(value) + o->step) : json_real(x);
-    json_array_append_new(out, json_pack("{ss so}", "type", o->type, o->opposite, bound));
-    return true;
+    return add_schema(s, at, out, json_pack("{ss so}", "type", o->type, o->opposite, bound), 1, 0);
   }
   return false;
 }
@@ -59,27 +81,28 @@ static bool add_opposite(json_t *out, const char *name, const json_t *value) {
 static json_t *negate(schema *s, json_t *node, int depth);
 
 // Adds schemas of objects that lack one of these members.
-static bool add_lacking(json_t *out, const json_t *required) {
+static bool add_lacking(schema *s, const json_t *at, json_t *out, const json_t *required) {
   for (size_t i = 0; i < json_array_size(required); i++) {
     const char *name = json_string_value(json_array_get(required, i));
-    if (name)
-      json_array_append_new(out, json_pack("{ss s{sb}}", "type", "object", "properties", name, 0));
+    json_t *made = name ? json_pack("{ss s{sb}}", "type", "object", "properties", name, 0) : NULL;
+    if (made && !add_schema(s, at, out, made, 2, strlen(name))) return false;
   }
   return true;
 }
 
 // Adds schemas of objects in which one of these members violates its schema.
-static bool add_otherwise(schema *s, json_t *out, json_t *properties, int depth) {
+static bool add_otherwise(schema *s, const json_t *at, json_t *out, json_t *properties, int depth) {
   bool any = !json_object_size(properties);
   for (void *it = json_object_iter(properties); it; it = json_object_iter_next(properties, it)) {
     const char *name = json_object_iter_key(it);
     json_t *other = negate(s, json_object_iter_value(it), depth + 1);
     if (!other) continue;
     any = true;
-    if (json_array_size(other))
-      json_array_append_new(out, json_pack("{ss s[s] s{s{sO}}}", "type", "object", "required", name, "properties", name,
-                                           "anyOf", other));
+    json_t *made = json_array_size(other) ? json_pack("{ss s[s] s{s{sO}}}", "type", "object", "required", name,
+                                                      "properties", name, "anyOf", other)
+                                          : NULL;
     json_decref(other);
+    if (made && !add_schema(s, at, out, made, 4, 2 * strlen(name))) return false;
   }
   return any;
 }
@@ -89,34 +112,27 @@ static bool add_negated(schema *s, json_t *out, json_t *node, const char *name, 
   json_t *target = NULL, *list;
   if (!strcmp(name, "type")) {
     unsigned types;
-    if (schema_types(s, node, &types)) return false;
-    add_types(out, types);
-    return true;
+    return !schema_types(s, node, &types) && add_types(s, node, out, types);
   }
   if (!strcmp(name, "const") || (!strcmp(name, "enum") && json_is_array(value))) {
-    json_array_append_new(out, json_pack("{s{sO}}", "not", name, value));
-    return true;
+    return add_schema(s, node, out, json_pack("{s{sO}}", "not", name, value), 2, 0);
   }
   if (!strcmp(name, "pattern") && json_is_string(value)) {
-    json_array_append_new(out, json_pack("{ss s{sO}}", "type", "string", "not", name, value));
-    return true;
+    return add_schema(s, node, out, json_pack("{ss s{sO}}", "type", "string", "not", name, value), 2, 0);
   }
-  if (!strcmp(name, "required")) return add_lacking(out, value);
-  if (!strcmp(name, "properties") && json_is_object(value)) return add_otherwise(s, out, value, depth);
+  if (!strcmp(name, "required")) return add_lacking(s, node, out, value);
+  if (!strcmp(name, "properties") && json_is_object(value)) return add_otherwise(s, node, out, value, depth);
   if (!strcmp(name, "not")) { json_array_append(out, value); return true; }
   if (!strcmp(name, "$ref")) {
     if (schema_ref(s, node, &target) || !target || !(list = negate(s, target, depth + 1))) return false;
-    json_array_extend(out, list);
-    json_decref(list);
-    return true;
+    return add_list(s, node, out, list);
   }
   if (!strcmp(name, "allOf")) {
     bool any = false;
     for (size_t i = 0; i < json_array_size(value); i++) {
       if (!(list = negate(s, json_array_get(value, i), depth + 1))) continue;
+      if (!add_list(s, node, out, list)) return false;
       any = true;
-      json_array_extend(out, list);
-      json_decref(list);
     }
     return any;
   }
@@ -127,17 +143,18 @@ static bool add_negated(schema *s, json_t *out, json_t *node, const char *name, 
       list = negate(s, json_array_get(value, i), depth + 1);
       known = list != NULL;
       never = never || (list && !json_array_size(list));
-      if (list) json_array_append_new(all, json_pack("{so}", "anyOf", list));
+      known = known && add_schema(s, node, all, json_pack("{so}", "anyOf", list), 2, 0);
     }
-    if (known && !never) json_array_append_new(out, json_pack("{sO}", "allOf", all));
+    if (known && !never) known = add_schema(s, node, out, json_pack("{sO}", "allOf", all), 1, 0);
     json_decref(all);
     return known;
   }
-  return add_opposite(out, name, value);
+  return add_opposite(s, node, out, name, value);
 }
 
 // NULL: not expressible. Empty: no value is left.
 static json_t *negate(schema *s, json_t *node, int depth) {
+  if (schema_made(s, node, 1)) return NULL;
   if (json_is_true(node)) return json_array();
   if (json_is_false(node)) return json_pack("[b]", 1);
   if (!json_is_object(node) || depth > 20 || stack_is_low() || schema_charge(s, node, 16)) return NULL;
@@ -173,6 +190,10 @@ json_t *schema_condition(schema *s, json_t *owner) {
          *otherwise = json_object_get(owner, "else"), *made = NULL;
   if (!then && !otherwise) return keep_made(s, &s->made_if, owner, json_pack("[b]", 1));
   json_t *no = negate(s, test, 0);
+  if (no && schema_made(s, owner, 2 * (1 + json_array_size(no)))) {
+    json_decref(no);
+    return keep_made(s, &s->made_if, owner, NULL);
+  }
   if (no) {
     made = json_array();
     json_array_append_new(made, then ? json_pack("{s[OO]}", "allOf", test, then) : json_incref(test));
@@ -226,6 +247,7 @@ int schema_minus(schema *s, const nodes *set, unsigned type, gx **x) {
     json_t *atom = atom_of(set->at[i]), *list = excluded(atom), *pattern = json_object_get(atom, "pattern");
     VEC(gx *) texts = {0};
     bool in_vain = false;
+    if (schema_charge(s, set->at[i], 1 + json_array_size(list) / 4)) { json_decref(list); return -1; }
     for (size_t k = 0; k < json_array_size(list); k++) {
       const json_t *value = json_array_get(list, k);
       if (!(schema_type_of(value) & type)) continue;

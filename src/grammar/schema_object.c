@@ -26,7 +26,7 @@ struct object {
 // Finds or adds a member. NULL: an error.
 static struct member *member_of(schema *s, struct object *o, const json_t *node, const char *keyword,
                                 const char *name) {
-  if (schema_charge(s, node, 1 + o->members.n / 8)) return NULL;
+  if (schema_charge(s, node, 1 + o->members.n * (1 + strlen(name) / 64) / 8)) return NULL;
   for (size_t i = 0; i < o->members.n; i++)
     if (!strcmp(o->members.at[i].name, name)) return &o->members.at[i];
   if (o->members.n == MEMBERS_MAX) {
@@ -103,7 +103,8 @@ static int gather(schema *s, struct object *o) {
 // The schemas of a member's value. matched: bits of the patterns that its name matches. 0: the member is not allowed.
 static int value_schemas(schema *s, const struct object *o, const char *name, unsigned matched, nodes *out) {
   bool spoken = false;
-  if (schema_charge(s, o->set->at[0], 8 + o->set->n * (1 + o->patterns.n))) return -1;
+  if (schema_charge(s, o->set->at[0], 8 + o->set->n * (1 + o->patterns.n + (name ? strlen(name) / 32 : 0))))
+    return -1;
   for (size_t i = 0; i < o->set->n; i++) {
     json_t *node = o->set->at[i], *own = name ? json_object_get(json_object_get(node, "properties"), name) : NULL;
     bool known = own != NULL;
@@ -160,6 +161,7 @@ static int named_member(schema *s, const struct object *o, const struct member *
       schema_pattern_matches(s, p->owner, "patternProperties", p->text, strlen(p->text), m->name, strlen(m->name));
     if (status > 0) matched |= 1u << k;
   }
+  if (schema_charge(s, o->set->at[0], o->set->n * (1 + strlen(m->name) / 32))) return -1;
   for (size_t i = 0; i < o->set->n && status >= 0; i++) {
     json_t *names = json_object_get(o->set->at[i], "propertyNames"), *name = names ? json_string(m->name) : NULL;
     int valid = names ? schema_check(s, name, names, false, 0) : 1;

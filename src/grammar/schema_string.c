@@ -96,9 +96,11 @@ static gx *letter(schema *s) {
 // compiling a grammar.
 static bool format_fits(schema *s, const char *pattern, size_t n, const char *regex) {
   enum { FAILED = SCHEMA_WORK_MAX / 64 };      // the assumed cost if it is unknown
+  uint64_t hash = hash_bytes(pattern, n, 0);
+  s->work += 1 + s->fits.n / 32;
   for (size_t i = 0; i < s->fits.n; i++) {
     const struct fit *f = &s->fits.at[i];
-    if (f->regex == regex && f->n == n && !memcmp(f->pattern, pattern, n)) return f->fits;
+    if (f->hash == hash && f->regex == regex && f->n == n && !memcmp(f->pattern, pattern, n)) return f->fits;
   }
   grammar_source g;
   grammar *compiled = NULL;
@@ -115,7 +117,7 @@ static bool format_fits(schema *s, const char *pattern, size_t n, const char *re
   }
   grammar_free(compiled);
   grammar_source_free(&g);
-  vec_push(&s->fits, ((struct fit){pattern, regex, n, fits}));
+  vec_push(&s->fits, ((struct fit){pattern, regex, n, hash, fits}));
   return fits;
 }
 
@@ -248,12 +250,13 @@ gx *schema_string(schema *s, const nodes *set) {
 static const grammar *pattern_grammar(schema *s, const char *pattern, size_t n, bool search, bool *supported,
                                       error *why) {
   enum { KEPT = 64, COST = 16000 };           // COST: about a millisecond; the work that compiling reports is added
+  uint64_t hash = hash_bytes(pattern, n, 0);
   for (size_t i = 0; i < s->compiled.n; i++) {
     const struct compiled *c = &s->compiled.at[i];
-    if (c->search == search && c->n == n && !memcmp(c->pattern, pattern, n)) return c->g;
+    if (c->hash == hash && c->search == search && c->n == n && !memcmp(c->pattern, pattern, n)) return c->g;
   }
   grammar_source g;
-  struct compiled new = {NULL, n, search, NULL};
+  struct compiled new = {NULL, n, hash, search, NULL};
   s->work += COST + n;
   grammar_source_init(&g);
   int32_t root = grammar_rule_new(&g, "pattern", 7, 0);
@@ -272,23 +275,47 @@ static const grammar *pattern_grammar(schema *s, const char *pattern, size_t n, 
 }
 
 void schema_patterns_free(schema *s) {
+  matcher_free(s->matcher);
+  s->matcher = NULL;
   for (size_t i = 0; i < s->compiled.n; i++) { free(s->compiled.at[i].pattern); grammar_free(s->compiled.at[i].g); }
   vec_free(&s->compiled);
 }
 
 void schema_fits_free(schema *s) { vec_free(&s->fits); }
 
+// Begins a text. The texts of one pattern share a matcher, and so the states that it has computed.
+static int matcher_from_start(schema *s, const grammar *g, error *why) {
+  enum { OLD = 1 << 20 };                     // places examined, after which it holds some 10 MB
+  if (s->matcher && s->matches == g && matcher_work(s->matcher) < OLD) { matcher_reset(s->matcher); return 0; }
+  matcher_free(s->matcher);
+  s->matcher = NULL;
+  s->matches = g;
+  return matcher_new(g, NULL, &s->matcher, why);
+}
+
+// Matches a text in pieces, so that what a piece costs is charged before the next one. -1: an error.
+static int match_pieces(schema *s, const json_t *node, matcher *m, const char *text, size_t n, error *why) {
+  enum { PIECE = 64, PLACES = 2 };            // PLACES: a step takes about as long as these
+  bool ok = true;
+  uint64_t charged = matcher_work(m) / PLACES;
+  for (size_t at = 0; at < n && ok; at += PIECE) {
+    int status = matcher_bytes(m, text + at, n - at < PIECE ? n - at : PIECE, &ok, why);
+    uint64_t work = matcher_work(m) / PLACES;
+    if (status || schema_charge(s, node, work - charged)) return -1;
+    charged = work;
+  }
+  return ok && matcher_complete(m);
+}
+
 // Returns whether a text matches, by a grammar of the pattern over the written text.
 static int matches(schema *s, const json_t *node, const char *keyword, const char *pattern, size_t n_pattern,
                    bool search, const char *text, size_t n) {
-  matcher *m = NULL;
   error why = {0};
   int result = -1;
-  bool ok = false, supported = true;
+  bool supported = true;
   if (schema_charge(s, node, 64 + n + n_pattern / 64)) return -1;
   const grammar *g = pattern_grammar(s, pattern, n_pattern, search, &supported, &why);
-  if (g && !matcher_new(g, NULL, &m, &why) && !matcher_bytes(m, text, n, &ok, &why)) result = ok && matcher_complete(m);
-  matcher_free(m);
+  if (g && !matcher_from_start(s, g, &why)) result = match_pieces(s, node, s->matcher, text, n, &why);
   if (!supported) return schema_relax(s, node, keyword, "is not enforced: %s", why.text) ? -1 : 1;
   return result < 0 ? schema_fail(s, node, keyword, "%s", why.text) : result;
 }

@@ -271,6 +271,7 @@ static void begin_grammar(const request *r) {
 static int set_grammar(call *c, open_grammar *open, const char *text, size_t n, const char *name) {
   const weft_model *m = c->m->model;
   weft_error err;
+  error late = {0};
   weft_grammar *unused = NULL;
   if (weft_vocab_size(weft_model_vocab(m)) != weft_model_vocab_size(m))
     return fault_set(&c->fault, 400, name,
@@ -288,6 +289,7 @@ static int set_grammar(call *c, open_grammar *open, const char *text, size_t n, 
       return fault_set(&c->fault, 400, name, "'%s': %s", name, err.text);
     call_notes(c, *to);
     begin_grammar(c->requests.at[i]);
+    if (account_check(&late)) return fault_set(&c->fault, 400, name, "'%s': %s", name, late.text);
   }
   return 0;
 }

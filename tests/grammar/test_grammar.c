@@ -1,6 +1,7 @@
 // Grammars against brute force: random ones over two letters, all of whose short texts are worked out set by set; masks
 // against bytes; and what clones, limits and a full cache do.
 #define _GNU_SOURCE
+#include "base/account.h"
 #include "grammar/gbnf.h"
 #include "grammar/regex.h"
 #include "grammar/schema.h"
@@ -342,8 +343,35 @@ static void test_long_texts(void **state) {
   grammar_free(g);
 }
 
+// A text whose every byte takes hundreds of places ends with the time of the account.
+static void test_a_long_text_keeps_to_the_account(void **state) {
+  (void)state;
+  enum { N = 1 << 20 };
+  static const char pattern[] = "(a|b)*a(a|b){200}";
+  account of = {.most = SIZE_MAX, .most_ns = 300000000, .time_option = "--time"};
+  account_scope before = account_enter(&of);
+  error err = {0};
+  grammar *g;
+  matcher *m;
+  bool ok = false;
+  char *text = malloc(N);
+  uint32_t x = 1;
+  for (size_t i = 0; i < N; i++) text[i] = (x = x * 1664525 + 1013904223) >> 31 ? 'a' : 'b';
+  assert_int_equal(grammar_from_regex(pattern, sizeof pattern - 1, &g, &err), 0);
+  assert_int_equal(matcher_new(g, NULL, &m, &err), 0);
+  if (matcher_bytes(m, text, N, &ok, &err) != -1 || !strstr(err.text, "--time")) fail_msg("%s", err.text);
+  assert_false(matcher_complete(m));
+  assert_true(matcher_work(m) > 0 && matcher_work(m) < 1 << 25);     // then a quarter of a GB would be full
+  matcher_free(m);
+  grammar_free(g);
+  account_leave(before);
+  account_close(&of);
+  free(text);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_grammars),
+                                     cmocka_unit_test(test_a_long_text_keeps_to_the_account),
                                      cmocka_unit_test_setup_teardown(test_masks, rig_open, rig_close),
                                      cmocka_unit_test_setup_teardown(test_tokens_alone, rig_open, rig_close),
                                      cmocka_unit_test_setup_teardown(test_tokens_by_name_and_id, rig_open, rig_close),

@@ -158,6 +158,69 @@ def test_hostile_schemas_and_expressions_are_bounded(tool, sanitized):
     assert tool.seconds() - began < (100 if sanitized else 20)     # seconds; some were minutes
 
 
+def kilobytes(process):
+    return int(re.search(r"VmHWM:\s*(\d+)", open(f"/proc/{process.pid}/status").read())[1])
+
+
+D = {"d": {"required": [f"n{i}" for i in range(2000)]}}
+A, MORE = "a" * 1000000, "the schema takes more than 16777216 steps"
+HELD = "what the schema's parts mean together takes more than 64 MB"
+# Each has a loop over a value, a name, a list or a text of the schema that runs once for each schema, alternative or
+# reference. It was counted as one step, or not at all: most took more than 40 s, those of HELD up to 1.9 GB.
+GROWING = {
+    "not": (HELD, {"not": {"allOf": [{"$ref": "#/$defs/d"}] * 1000}, "$defs": D}),                                    # 1.9 GB
+    "long name in not": (HELD, {"not": {"allOf": [{"$ref": "#/$defs/d"}] * 2000}, "$defs": {"d": {"required": [A]}}}),
+    "if": (HELD, {"if": {"allOf": [{"$ref": "#/$defs/d"}] * 300}, "then": {"type": "object"}, "else": {}, "$defs": D}),
+    "dependents": (HELD, {"dependentRequired": {f"k{i}": [] for i in range(150000)}}),
+    "escapes": ("nothing is at", {"$ref": "#/" + "%41" * 600000}),
+    "pattern": (MORE, {"enum": ["".join(random.Random(i).choices("ab", k=400)) for i in range(2000)], "pattern": "^(a|b)*a(a|b){150}$"}),
+    "long value": (MORE, {"const": A, "allOf": [{"minLength": 1}] * 9000}),
+    "long array": (MORE, {"const": [0] * 400000, "allOf": [{}] * 9000}),
+    "array without equals": (MORE, {"const": list(range(200000)), "allOf": [{"uniqueItems": True}] * 9000}),
+    "wide object": (MORE, {"const": {f"k{i}": 0 for i in range(50000)}, "allOf": [{}] * 9000}),
+    "long name in a value": (MORE, {"const": {A: 0}, "allOf": [{"properties": {}}] * 9000}),
+    "long name required": (MORE, {"enum": [{"a": i} for i in range(50000)], "required": [A]}),
+    "dependents of values": (MORE, {"enum": [{"x": {"a": i}} for i in range(50000)], "properties": {"x": {"dependentRequired": {f"k{i}": [] for i in range(20000)}}}}),
+    "long list of dependents": (MORE, {"enum": [{"a": i} for i in range(50000)], "dependentRequired": {"a": ["a"] * 50000}}),
+    "choices": (HELD, {"allOf": [{"anyOf": [{"title": str(i)}]} for i in range(6000)]}),                               # 3 GB
+    "types": (MORE, {"enum": [str(i) for i in range(50000)], "type": ["string"] * 100000}),
+    "types of alternatives": (MORE, {"oneOf": [{"type": ["string"] * 100000}] + [{"type": "integer", "title": str(i)} for i in range(1900)]}),
+    "alternatives of nothing": (MORE, {"allOf": [{"anyOf": [True] * 1999}, {"anyOf": [False] * 500000 + [True]}]}),
+    "excluded values": (MORE, {"allOf": [{"anyOf": [{"type": "integer", "minimum": i} for i in range(1900)]}, {"not": {"enum": ["a"] * 200000}}]}),
+    "long name": (MORE, {"allOf": [{"properties": {A: True}}] + [{"properties": {}}] * 9000}),
+    "long name among names": (MORE, {"allOf": [{"properties": {A: True}}] + [{"propertyNames": True}] * 9000}),
+}
+
+
+@pytest.mark.parametrize("why,schema", GROWING.values(), ids=list(GROWING))
+def test_work_and_memory_are_counted_by_what_is_read(built_tool, tinypy, why, schema, sanitized):
+    tool = Tool(built_tool("grammar_tool", "WEFT_GRAMMAR_TOOL"), tinypy)
+    began, before = tool.seconds(), kilobytes(tool.process)
+    answer = tool.schema(schema)
+    assert why in answer, answer[:300]
+    assert tool.seconds() - began < (20 if sanitized else 4)
+    assert sanitized or kilobytes(tool.process) - before < 250000
+    tool.close()
+
+
+def test_letters_in_any_case_are_counted(tool, sanitized):
+    began = tool.seconds()
+    for pattern in ("(?i)" + "." * 300000, "(?i)" + r"\S" * 150000):          # 40 s and more: each looked up all letters of Unicode
+        assert "more than 1048576 ranges of characters" in tool.counted("regex", pattern)
+    assert tool.counted("regex", "(?i)" + "a." * 1000) == "ok"
+    assert tool.text("Ax" * 1000) == "yes" and tool.text("bx" * 1000) != "yes"
+    assert tool.counted("regex", "(?i)[^k]") == "ok"
+    assert [tool.text(c) == "yes" for c in "kK\u212aa"] == [False, False, False, True]
+    assert tool.seconds() - began < (20 if sanitized else 4)
+
+
+def test_escapes_in_references(tool):
+    schema = {"$defs": {"a/b": {"const": 1}, "%4": {"const": 2}, "% 4": {"const": 3}, "%0x41": {"const": 4}, "A%": {"const": 5}}}
+    for ref, value in (("a~1b", 1), ("%4", 2), ("% 4", 3), ("%0x41", 4), ("%250x41", 4), ("%41%", 5), ("%41%25", 5)):
+        answer = tool.schema({**schema, "$ref": "#/$defs/" + ref})
+        assert answer == "ok" and tool.text(str(value)) == "yes" if value else "nothing is at" in answer, (ref, answer)
+
+
 def test_a_pattern_that_is_too_large_is_noted(tool):
     """Its neighbours are enforced; strict, the schema is refused. A pattern that is wrong is an error in any case."""
     large, plain = {"type": "string", "pattern": "^(a|b)*a(a|b){24}$", "maxLength": 100}, {"type": "string", "pattern": "^x{3}$"}
