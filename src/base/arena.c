@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/account.h"
+#include "base/plain.h"
 
 struct block { struct block *next; size_t used, size; _Alignas(16) unsigned char data[]; };
 struct arena { struct block *head; size_t bytes, charged; account *of; };
@@ -53,10 +54,10 @@ char *arena_printf(arena *a, const char *fmt, ...) {
   va_list ap, again;
   va_start(ap, fmt);
   va_copy(again, ap);
-  int n = vsnprintf(NULL, 0, fmt, ap);
+  int n = plain_vsnprintf(NULL, 0, fmt, ap);
   va_end(ap);
   char *p = arena_alloc(a, (size_t)n + 1);
-  vsnprintf(p, (size_t)n + 1, fmt, again);
+  plain_vsnprintf(p, (size_t)n + 1, fmt, again);
   va_end(again);
   return p;
 }

@@ -6,10 +6,11 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/base_impl.h"
+#include "base/plain.h"
 
 static void describe_break(error *e, const char *file, int line, const char *fmt, va_list ap) {
   int n = snprintf(e->text, sizeof e->text, "internal error at %s:%d: ", file, line);
-  if (n > 0 && (size_t)n < sizeof e->text) vsnprintf(e->text + n, sizeof e->text - (size_t)n, fmt, ap);
+  if (n > 0 && (size_t)n < sizeof e->text) plain_vsnprintf(e->text + n, sizeof e->text - (size_t)n, fmt, ap);
 }
 
 int error_internal(error *e, const char *file, int line, const char *fmt, ...) {
@@ -36,7 +37,7 @@ int error_set(error *e, const char *fmt, ...) {
   if (e && !e->text[0]) {
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(e->text, sizeof e->text, fmt, ap);
+    plain_vsnprintf(e->text, sizeof e->text, fmt, ap);
     va_end(ap);
   }
   return -1;

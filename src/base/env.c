@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/os.h"
+#include "base/plain.h"
 
 static const struct { const char *name, *def, *values, *help; } table[] = {
 #define E(name, def, values, help) {#name, def, values, help},
@@ -49,7 +50,8 @@ static bool is_word_of(const char *words, const char *text) {
 
 static bool is_number_in(const char *range, const char *text) {
   char *end;
-  double from = strtod(range, NULL), to = strtod(strstr(range, "..") + 2, NULL), x = strtod(text, &end);
+  double from = plain_strtod(range, NULL), to = plain_strtod(strstr(range, "..") + 2, NULL),
+         x = plain_strtod(text, &end);
   bool whole = !strchr(strstr(range, "..") + 2, '.');
   return end != text && !*end && x >= from && x <= to && !(whole && text[strspn(text, "0123456789")]);
 }
@@ -68,7 +70,7 @@ int env_check(error *err) {
       return error_set(err, "%s must begin with http:// or https://, not '%.80s'", table[v].name, text);
     if (range)
       return error_set(err, "%s must be a number from %.*s to %g, not '%.80s'", table[v].name, (int)(range - values),
-                       values, strtod(range + 2, NULL), text);
+                       values, plain_strtod(range + 2, NULL), text);
     return error_set(err, "%s must be one of %s, not '%.80s'", table[v].name, values, text);
   }
   return 0;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/plain.h"
 #include "base/stack.h"
 #include "base/str.h"
 
@@ -124,10 +125,25 @@ static bool has_stack(const char *text, size_t n, bool first) {
   return stack_left() >= STACK_SPARE + most * A_LEVEL;
 }
 
+// jansson asks the locale for the decimal point, and takes the first byte of one with several as the whole.
+static json_t *load_plain(const char *text, size_t n, size_t flags, json_error_t *e) {
+  plain_scope s = plain_begin();
+  json_t *o = json_loadb(text, n, flags, e);
+  plain_end(s);
+  return o;
+}
+
+char *json_as_text(const json_t *o, size_t flags) {
+  plain_scope s = plain_begin();
+  char *text = json_dumps(o, flags);
+  plain_end(s);
+  return text;
+}
+
 #define TOO_DEEP "nested too deeply for the stack of this thread"
 
 json_t *json_load(const char *text, size_t n, size_t flags, json_error_t *e) {
-  if (has_stack(text, n, flags & JSON_DISABLE_EOF_CHECK)) return json_loadb(text, n, flags, e);
+  if (has_stack(text, n, flags & JSON_DISABLE_EOF_CHECK)) return load_plain(text, n, flags, e);
   if (e) {
     *e = (json_error_t){.line = 1, .column = 1};
     snprintf(e->text, sizeof e->text, "%s", TOO_DEEP);
@@ -138,10 +154,10 @@ json_t *json_load(const char *text, size_t n, size_t flags, json_error_t *e) {
 json_t *json_parse(const char *text, size_t n, size_t flags, error *err) {
   json_error_t e;
   if (!has_stack(text, n, false)) { error_set(err, TOO_DEEP); return NULL; }
-  json_t *o = json_loadb(text, n, flags, &e);
+  json_t *o = load_plain(text, n, flags, &e);
   if (!o && json_error_code(&e) == json_error_numeric_overflow) {
     str reals = large_as_reals(text, n);
-    o = json_loadb(str_c(&reals), reals.n, flags, &e);
+    o = load_plain(str_c(&reals), reals.n, flags, &e);
     str_free(&reals);
   }
   if (!o) error_set(err, "line %d, column %d: %s", e.line, e.column, e.text);

@@ -27,6 +27,8 @@ struct str json_from_python(const char *text, size_t n);
 // json_loadb, but nesting deeper than the stack allows is refused. For texts whose digits matter, such as those that a
 // model wrote: large integers are an error.
 json_t *json_load(const char *text, size_t n, size_t flags, json_error_t *e);
+// json_dumps, with "." in numbers whatever the program's locale is.
+char *json_as_text(const json_t *o, size_t flags);
 // Walks over the elements of an array, with one in memory at a time, as if read with JSON_ALLOW_NUL. each: takes the
 // element, which takes `cost` bytes by json_cost; a result other than 0 ends the walk and is returned. -1 and a reason
 // as from json_read.

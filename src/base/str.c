@@ -1,5 +1,6 @@
 // Growing byte strings: see str.h.
 #include "base/str.h"
+#include "base/plain.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,11 +27,11 @@ void str_vaddf(str *s, const char *fmt, va_list ap) {
   va_list again;
   va_copy(again, ap);
   reserve(s, 64);
-  int n = vsnprintf(s->at + s->n, s->cap - s->n, fmt, ap);
+  int n = plain_vsnprintf(s->at + s->n, s->cap - s->n, fmt, ap);
   if (n < 0) die("str: bad format '%s'", fmt);
   if ((size_t)n >= s->cap - s->n) {
     reserve(s, (size_t)n);
-    vsnprintf(s->at + s->n, s->cap - s->n, fmt, again);
+    plain_vsnprintf(s->at + s->n, s->cap - s->n, fmt, again);
   }
   s->n += (size_t)n;
   va_end(again);

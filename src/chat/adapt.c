@@ -20,7 +20,7 @@ static void shorten_id(json_t *o, const char *key) {
 static void close_arguments(json_t *call) {
   json_t *function = json_object_get(call, "function"), *arguments = json_object_get(function, "arguments");
   if (!json_is_object(arguments)) return;
-  char *text = json_dumps(arguments, 0);
+  char *text = json_as_text(arguments, 0);
   json_object_set_new(function, "arguments", json_string(text));
   free(text);
 }
@@ -39,7 +39,7 @@ bool chat_adapt(text_view messages, unsigned how, str *out) {
       if (how & CHAT_TEXT_ARGUMENTS) close_arguments(call);
     }
   }
-  char *text = any ? json_dumps(all, JSON_COMPACT) : NULL;
+  char *text = any ? json_as_text(all, JSON_COMPACT) : NULL;
   if (text) str_add(out, text);
   free(text);
   json_decref(all);

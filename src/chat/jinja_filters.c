@@ -3,6 +3,7 @@
 // Filters that return generators in Jinja return iterators here: consumed once, always true, without a length.
 #define _GNU_SOURCE
 #include "chat/jinja_impl.h"
+#include "base/plain.h"
 #include "chat/jinja_text.h"
 #include "text/utf8.h"
 #include <math.h>
@@ -330,9 +331,9 @@ static bool parse_float(jrun *r, const jstr *s, double *out) {
   char buf[400], *end;
   if (!bare_number(r, s, buf, sizeof buf)) return false;
   const char *digits = buf + (buf[0] == '+' || buf[0] == '-');
-  bool word = !strcasecmp(digits, "inf") || !strcasecmp(digits, "infinity") || !strcasecmp(digits, "nan");
+  bool word = !ascii_casecmp(digits, "inf") || !ascii_casecmp(digits, "infinity") || !ascii_casecmp(digits, "nan");
   if (!word && strspn(digits, "0123456789.eE+-") != strlen(digits)) return false;
-  *out = strtod(buf, &end);
+  *out = plain_strtod(buf, &end);
   return !*end;
 }
 
@@ -416,7 +417,7 @@ FILTER(f_round) {
   }
   str *s = j_scratch(r);
   str_addf(s, "%.*f", (int)places, f);
-  f = strtod(s->at, NULL);
+  f = plain_strtod(s->at, NULL);
   j_scratch_drop(r);
   return j_float(f);
 }

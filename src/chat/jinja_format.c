@@ -4,6 +4,7 @@
 // is the cheapest source of long texts.
 #define _GNU_SOURCE
 #include "chat/jinja_impl.h"
+#include "base/plain.h"
 #include "text/utf8.h"
 #include <float.h>
 #include <locale.h>
@@ -37,7 +38,7 @@ void j_add_float(jrun *r, str *s, double f) {
   // trailing zeros. The smallest floats have fewer bits, so they are tried from one digit on.
   int digits = fabs(f) < DBL_MIN ? 0 : 14;
   jinja_charge(r, digits ? 128 : 1024);
-  do snprintf(buf, sizeof buf, "%.*e", digits, f); while (strtod(buf, NULL) != f && ++digits < 17);
+  do plain_snprintf(buf, sizeof buf, "%.*e", digits, f); while (plain_strtod(buf, NULL) != f && ++digits < 17);
   for (const char *end = strchr(buf, 'e'); digits && end[-1] == '0'; end--) digits--;
   int exponent = atoi(strchr(buf, 'e') + 1);
   if (exponent >= -4 && exponent < 16) {

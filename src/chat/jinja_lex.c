@@ -5,6 +5,7 @@
 // space on that side, "+" keeps what the settings would remove. Before that, line ends become \n and one at the very
 // end is removed. A "}}" or "%}" ends a tag only outside brackets: {{ {'a': {}} }} is one tag.
 #include "chat/jinja_lex.h"
+#include "base/plain.h"
 #include "text/utf8.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -94,7 +95,7 @@ static jval number_value(lexer *x, const char *text, size_t n, int base, bool re
     buf[k++] = text[i];
   }
   buf[k] = 0;
-  if (real) return j_float(strtod(buf, NULL));
+  if (real) return j_float(plain_strtod(buf, NULL));
   errno = 0;
   long long v = strtoll(base == 10 ? buf : buf + 2, NULL, base);
   if (errno) jinja_fail(x->r, "the integer %.40s does not fit 64 bits", buf);

@@ -2,6 +2,7 @@
 // failures. Operators and attributes are in jinja_ops.c, printing of numbers in jinja_format.c.
 #define _GNU_SOURCE
 #include "base/stack.h"
+#include "base/plain.h"
 #include "chat/jinja_impl.h"
 #include "text/utf8.h"
 #include <math.h>
@@ -35,7 +36,7 @@ void jinja_fail(jrun *r, const char *fmt, ...) {
   char text[sizeof r->err->text - 32];
   va_list ap;
   va_start(ap, fmt);
-  vsnprintf(text, sizeof text, fmt, ap);
+  plain_vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
   error_set(r->err, "line %d: %s", r->line, text);
   longjmp(r->leave, 1);
@@ -232,7 +233,7 @@ jval j_undef(jrun *r, const char *fmt, ...) {
   char text[400];
   va_list ap;
   va_start(ap, fmt);
-  vsnprintf(text, sizeof text, fmt, ap);
+  plain_vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
   jval v = {.type = J_UNDEF, .u = jinja_alloc(r, sizeof(struct jundef))};
   char *copy = jinja_alloc(r, strlen(text) + 1);

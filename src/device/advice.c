@@ -1,6 +1,7 @@
 // Finds settings of the system that slow it down, from files in /sys and /proc: see advice.h.
 #include "device/advice.h"
 #include <string.h>
+#include "base/plain.h"
 #include "device/spare.h"
 
 // Reads the first line of a file; false if there is none.
@@ -39,7 +40,7 @@ static void others(const char *root, int threads, int cores, str *out) {
   const double SOME = .5;
   char line[256];
   double load;
-  if (read_first_line(root, "/proc/loadavg", line) && sscanf(line, "%lf", &load) == 1 && load >= SOME &&
+  if (read_first_line(root, "/proc/loadavg", line) && plain_sscanf(line, "%lf", &load) == 1 && load >= SOME &&
       load + threads > cores + SOME)
     str_addf(out,
              "load: other programs wanted %.1f of %d core%s during the last minute, and figures are lower and less "

@@ -6,6 +6,7 @@
 // container's limits.
 #define _GNU_SOURCE
 #include "device/cgroup.h"
+#include "base/plain.h"
 #include "base/str.h"
 #include <stdlib.h>
 #include <string.h>
@@ -126,7 +127,7 @@ static void visit_cpu_v2(const char *folder, void *ctx) {
   str text = {0};
   double quota, period;
   // "max 100000" does not scan
-  if (read_in(folder, "cpu.max", &text) && sscanf(text.at, "%lf %lf", &quota, &period) == 2)
+  if (read_in(folder, "cpu.max", &text) && plain_sscanf(text.at, "%lf %lf", &quota, &period) == 2)
     tighten(ctx, quota, period);
   str_free(&text);
 }
@@ -134,7 +135,7 @@ static void visit_cpu_v2(const char *folder, void *ctx) {
 static void visit_cpu_v1(const char *folder, void *ctx) {
   str quota = {0}, period = {0};
   if (read_in(folder, "cpu.cfs_quota_us", &quota) && read_in(folder, "cpu.cfs_period_us", &period))
-    tighten(ctx, atof(quota.at), atof(period.at));
+    tighten(ctx, plain_strtod(quota.at, NULL), plain_strtod(period.at, NULL));
   str_free(&quota);
   str_free(&period);
 }

@@ -7,6 +7,7 @@
 #include "device/cuda_impl.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/plain.h"
 #include "device/cache.h"
 #include "device/code_version.h"
 #include "device/compiler.h"
@@ -27,7 +28,7 @@ static void *cuda_make(void *state, uint64_t size, enum remote_use use, error *e
   if (!s) s = c->MemsetD8Async(at, 0, size, c->stream);
   if (!s) return (void *)(uintptr_t)at;
   char what[64];
-  snprintf(what, sizeof what, "%.2f GiB of memory", (double)size / 0x1p30);
+  plain_snprintf(what, sizeof what, "%.2f GiB of memory", (double)size / 0x1p30);
   cuda_failed(c, err, what, s);
   if (at) c->MemFree(at);
   return NULL;

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/env.h"
+#include "base/plain.h"
 #include "device/cache.h"
 #include "device/code_version.h"
 #include "render/metal.h"
@@ -39,7 +40,7 @@ static void *metal_make(void *state, uint64_t size, enum remote_use use, error *
   metal *m = state;
   char what[64];
   (void)use;
-  snprintf(what, sizeof what, "%.2f GiB of memory", (double)size / 0x1p30);
+  plain_snprintf(what, sizeof what, "%.2f GiB of memory", (double)size / 0x1p30);
   if (size > m->gpu.maxBufferLength) {
     error_set(err,
               "Metal: %s gives at most %.2f GiB in one piece, and %.2f GiB are needed; a smaller context (-c) or "

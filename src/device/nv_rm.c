@@ -1,6 +1,7 @@
 // Files, objects and memory of NVIDIA's kernel driver: see nv_rm.h.
 #define _GNU_SOURCE
 #include "device/nv_rm.h"
+#include "base/plain.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -253,7 +254,7 @@ static int make_memory(const nv_rm *rm, nv_memory *m, uint64_t page, bool one_pi
     .alignment = page,
     .limit = m->size - 1};
   char what[64];
-  snprintf(what, sizeof what, "%.2f GiB of memory", (double)m->size / 0x1p30);
+  plain_snprintf(what, sizeof what, "%.2f GiB of memory", (double)m->size / 0x1p30);
   return nv_rm_make(rm, rm->device, host ? NV_CLASS_HOST_MEMORY : NV_CLASS_MEMORY, &p, &m->handle, what, err);
 }
 

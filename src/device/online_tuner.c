@@ -12,6 +12,7 @@
 #include "base/attempt.h"
 #include "base/env.h"
 #include "base/os.h"
+#include "base/plain.h"
 #include "device/cache.h"
 #include "device/ab_trial.h"
 #include "device/llvm.h"
@@ -461,7 +462,7 @@ static void take_judged(online_tuner *l) {
     double launch = 1e6 / s->launches;
     us[0] *= launch;
     us[1] *= launch;
-    snprintf(outcome, sizeof outcome, "%s after %d pairs, %.1f -> %.1f us", end, t->c.n, us[0], us[1]);
+    plain_snprintf(outcome, sizeof outcome, "%s after %d pairs, %.1f -> %.1f us", end, t->c.n, us[0], us[1]);
     report_outcome(s, t, outcome);
     if (t->c.state == AB_TRIAL_WON) {
       double after_us = us[1];

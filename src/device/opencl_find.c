@@ -7,11 +7,9 @@
 // device loads its driver (another device of the process may have loaded one), and waits until the parent knows that
 // its cache has no answer. If the child dies or gives no answer, the answer is no. Look next: opencl.c.
 #define _GNU_SOURCE
-#include <ctype.h>
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -19,6 +17,7 @@
 #include "base/child.h"
 #include "base/env.h"
 #include "base/message.h"
+#include "base/plain.h"
 #include "device/cache.h"
 #include "device/entry_kinds.h"
 #include "device/opencl_impl.h"
@@ -115,7 +114,7 @@ static int number_named(const char *which, const found_list *l, error *err) {
     if (n < l->n) return (int)n;
     if (n < 100) return unknown_device(which, l, err);       // a larger number may be part of a name: "4090"
   }
-  for (size_t i = 0; i < l->n; i++) if (strcasestr(l->at[i].name, which)) return (int)i;
+  for (size_t i = 0; i < l->n; i++) if (ascii_casestr(l->at[i].name, which)) return (int)i;
   return unknown_device(which, l, err);
 }
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/env.h"
+#include "base/plain.h"
 #include "device/cache.h"
 #include "device/code_version.h"
 #include "device/memory.h"
@@ -52,7 +53,7 @@ static void *cl_memory(void *state, uint64_t size, enum remote_use use, error *e
     r = d->EnqueueFillBuffer(d->queue, p->mem, &(unsigned char){0}, 1, 0, size, 0, NULL, NULL);
   if (p->mem && !r) return p;
   char what[64];
-  snprintf(what, sizeof what, "%.2f GiB of memory", (double)size / 0x1p30);
+  plain_snprintf(what, sizeof what, "%.2f GiB of memory", (double)size / 0x1p30);
   cl_failed(d, err, what, r);
   cl_drop(d, p);
   return NULL;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/env.h"
+#include "base/plain.h"
 #include "device/cache.h"
 #include "device/code_version.h"
 #include "device/entry_kinds.h"
@@ -54,10 +55,10 @@ bool tuning_parse(const char *text, size_t n, tuning *out) {
   memcpy(copy, text, n);
   copy[n] = 0;
   if (!value_of_line(copy, "opts", opts, sizeof opts) || !value_of_line(copy, "us", us, sizeof us) ||
-      sscanf(us, "%lf %lf", &out->before_us, &out->after_us) != 2)
+      plain_sscanf(us, "%lf %lf", &out->before_us, &out->after_us) != 2)
     return false;
   if (value_of_line(copy, "cut", us, sizeof us) &&
-      (sscanf(us, "%lf", &out->cut_s) != 1 || !(out->cut_s >= 0 && out->cut_s < TUNING_MOST_S)))
+      (plain_sscanf(us, "%lf", &out->cut_s) != 1 || !(out->cut_s >= 0 && out->cut_s < TUNING_MOST_S)))
     return false;
   if (value_of_line(copy, "done", out->done, sizeof out->done) && out->done[strspn(out->done, "01")]) return false;
   if (!(out->before_us >= 0 && out->before_us < TUNING_MOST_US && out->after_us >= 0 && out->after_us < TUNING_MOST_US))

@@ -38,8 +38,8 @@ int vk_launch(vk_code *k, unsigned char *const *bufs, const size_t *sizes, const
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include "base/env.h"
+#include "base/plain.h"
 #include "device/vulkan_impl.h"
 
 static const char *result_name(VkResult code) {
@@ -223,7 +223,7 @@ static void describe_physical(const vk *d, VkPhysicalDevice p, candidate *out) {
 
 static bool is_within(const char *name, const char *part) {
   size_t n = strlen(part);
-  for (; *name; name++) if (!strncasecmp(name, part, n)) return true;
+  for (; *name; name++) if (!ascii_ncasecmp(name, part, n)) return true;
   return false;
 }
 
@@ -499,7 +499,7 @@ static VkResult bind_memory(const vk *d, uint32_t type, uint64_t size, vk_memory
 
 int vk_make(const vk *d, uint64_t size, bool host, vk_memory *out, error *err) {
   char what[80];
-  snprintf(what, sizeof what, "%.2f GiB of memory", (double)size / 0x1p30);
+  plain_snprintf(what, sizeof what, "%.2f GiB of memory", (double)size / 0x1p30);
   *out = (vk_memory){.size = size};
   if (size > d->max_alloc)
     return error_set(err,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "base/plain.h"
 #include "weft.h"
 #include "base/env.h"
 #include "compile/compile.h"
@@ -55,7 +56,7 @@ static bool parse_table(const char **text, calibration_table *out) {
     return false;
   *text += used;
   for (int i = 0; i < out->n; i++, *text += used)
-    if (sscanf(*text, " %31s %lf%n", word, &out->tried[i].gb_s, &used) != 2 ||
+    if (plain_sscanf(*text, " %31s %lf%n", word, &out->tried[i].gb_s, &used) != 2 ||
         !is_measured(out->tried[i].gb_s) || !machine_parse_prefetch(word, &out->tried[i].with))
       return false;
   return true;
@@ -64,7 +65,7 @@ static bool parse_table(const char **text, calibration_table *out) {
 static bool parse_profile(const char *text, machine_profile *out) {
   int used;
   *out = (machine_profile){0};
-  if (sscanf(text, "barrier %lf%n", &out->barrier_ns, &used) != 1 || !is_measured(out->barrier_ns)) return false;
+  if (plain_sscanf(text, "barrier %lf%n", &out->barrier_ns, &used) != 1 || !is_measured(out->barrier_ns)) return false;
   text += used;
   if (!parse_table(&text, &out->one) || !parse_table(&text, &out->many)) return false;
   if (sscanf(text, " shipped '%31[^']'", out->cpu_profile) == 1 && !is_plain_name(out->cpu_profile)) return false;

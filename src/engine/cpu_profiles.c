@@ -1,9 +1,9 @@
 // CPU profiles that come with Weft: see cpu_profiles.h.
 #include "engine/cpu_profiles.h"
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/json.h"
 #include "device/machine.h"
 
 // The build generates the list of files: F(name, path).
@@ -55,7 +55,7 @@ int cpu_profiles_read(const char *json, size_t n, const cpu_features *cpu, int v
   const char *called, *vendor, *best, *best_many;
   int family, vectors, version, r = 0;
   bool is_model;
-  json_t *models, *speeds, *speeds_many, *all = json_loadb(json, n, JSON_REJECT_DUPLICATES, &at);
+  json_t *models, *speeds, *speeds_many, *all = json_load(json, n, JSON_REJECT_DUPLICATES, &at);
   *out = (machine_profile){0};
   *name = 0;
   if (!all) return error_set(err, "line %d: %s", at.line, at.text);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "engine/engine.h"
+#include "base/plain.h"
 #include "engine/draft_eval.h"
 #include "engine/sized.h"
 
@@ -10,7 +11,7 @@ static int refuse_draft(weft_error *err, const char *fmt, ...) PRINTF_LIKE(2, 3)
 static int refuse_draft(weft_error *err, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
-  if (err) vsnprintf(err->text, sizeof err->text, fmt, ap);
+  if (err) plain_vsnprintf(err->text, sizeof err->text, fmt, ap);
   va_end(ap);
   return -1;
 }

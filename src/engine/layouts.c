@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/env.h"
+#include "base/plain.h"
 #include "device/cache.h"
 #include "device/llvm.h"
 #include "device/memory.h"
@@ -285,7 +286,7 @@ static bool room_for_two(layout_search *l) {
   uint64_t have;
   double need = (double)gguf_tensor_bytes(engine_gguf(l->e)) * ROOM + MARGIN;
   if (memory_available(&have, NULL) || need <= (double)have) return true;
-  snprintf(l->rows->why, sizeof l->rows->why,
+  plain_snprintf(l->rows->why, sizeof l->rows->why,
            "layouts: the weights do not fit into memory twice (%.1f GiB more; %.1f are free)", need / 0x1p30,
            (double)have / 0x1p30);
   return false;

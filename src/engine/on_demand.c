@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/env.h"
+#include "base/plain.h"
 #include "device/demand.h"
 #include "engine/layer_split.h"
 #include "model/format.h"
@@ -15,7 +16,7 @@ bool on_demand_possible(const gguf *file, const device *d) {
   return d->run->here && d->target.has_streams && gguf_is_on_disk(file);
 }
 
-uint64_t on_demand_wanted(void) { return (uint64_t)(strtod(env_str(ENV_WEFT_WEIGHT_MEMORY), NULL) * MIB); }
+uint64_t on_demand_wanted(void) { return (uint64_t)(plain_strtod(env_str(ENV_WEFT_WEIGHT_MEMORY), NULL) * MIB); }
 
 // Memory is also needed for the program, intermediates, and the file's pages that are being read.
 uint64_t on_demand_budget(uint64_t have, uint64_t beside) {

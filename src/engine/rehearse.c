@@ -1,9 +1,9 @@
 // Estimates models on machines that are not present: see rehearse.h.
 #include "engine/rehearse.h"
-#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/plain.h"
 #include "device/ranks.h"
 #include "engine/engine_impl.h"
 #include "weft.h"
@@ -22,7 +22,7 @@ static const struct { const char *name; network is; } known[] = {{"1GbE", {40, 0
                                                                  {"USB4", {40, 15}}};
 
 static bool same_word(const char *x, const char *y) {
-  while (*x && tolower((unsigned char)*x) == tolower((unsigned char)*y)) { x++; y++; }
+  while (*x && ascii_lower(*x) == ascii_lower(*y)) { x++; y++; }
   return !*x && !*y;
 }
 
@@ -33,7 +33,7 @@ int network_parse(const char *text, network *out, error *err) {
     if (same_word(text, known[i].name)) { *out = known[i].is; str_free(&names); return 0; }
     str_addf(&names, "%s%s", i ? ", " : "", known[i].name);
   }
-  bool given = sscanf(text, "%lf:%lf%n", &out->latency_us, &out->gbit_s, &used) == 2 && !text[used] &&
+  bool given = plain_sscanf(text, "%lf:%lf%n", &out->latency_us, &out->gbit_s, &used) == 2 && !text[used] &&
                out->latency_us >= 0 && out->latency_us < 1e9 && out->gbit_s > 0 && out->gbit_s < 1e9;
   if (!given)
     error_set(err, "a link '%s' is not known; it may be %s, or MICROSECONDS:GBIT such as 50:9.4", text,

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/plain.h"
 #include "model/gguf.h"
 
 // ---- the chain ------------------------------------------------------------------------------------------------------
@@ -585,8 +586,8 @@ static int take_file_key(const gguf *g, const struct file_key *k, struct weft_sa
   float f = 0;
   if (row->real ? gguf_f32(g, k->key, &f, err) : gguf_i32(g, k->key, &whole, err)) return -1;
   char text[32];
-  snprintf(text, sizeof text, "%.7g", row->real ? (double)f : 0);
-  real = strtod(text, NULL);
+  plain_snprintf(text, sizeof text, "%.7g", row->real ? (double)f : 0);
+  real = plain_strtod(text, NULL);
   memcpy((char *)&with + row->at, row->real ? (const void *)&real : &whole, row->real ? sizeof real : sizeof whole);
   if (check_parameters(&with, &why)) return gguf_fail(g, k->key, err, "%s", why.text);
   *p = with;

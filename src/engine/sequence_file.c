@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/newfile.h"
+#include "base/plain.h"
 #include "base/sha256.h"
 #include "device/device.h"
 #include "device/memory.h"
@@ -206,7 +207,7 @@ static int bad_file(const reading *r, const char *fmt, ...) {
   va_list ap;
   char text[300];
   va_start(ap, fmt);
-  vsnprintf(text, sizeof text, fmt, ap);
+  plain_vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
   error_set(r->err, "%s: %s", r->path, text);
   return BAD_FILE;

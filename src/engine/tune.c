@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/env.h"
+#include "base/plain.h"
 #include "device/cache.h"
 #include "device/limit.h"
 
@@ -192,7 +193,7 @@ void tune_from_env(engine *e, bool prompt) {
   error err = {0};
   struct tune_part part = {0};
   struct tune_settings s = {.width = width < MOST ? width : MOST,
-                            .skip_ms = strtod(env_str(ENV_BEAM_SKIP_MS), NULL),
+                            .skip_ms = plain_strtod(env_str(ENV_BEAM_SKIP_MS), NULL),
                             .progress = quiet_progress,
                             .ctx = e};
   if (width > 0 && (check_searched(e, &err) || tune_part_run(e, &s, prompt, SECONDS, &part, &err)))

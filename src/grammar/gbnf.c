@@ -2,6 +2,7 @@
 // before it is defined; undefined names are found at the end.
 #include "grammar/gbnf.h"
 #include "base/map.h"
+#include "base/plain.h"
 #include "base/stack.h"
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,7 @@ static int bad(struct reader *r, const char *fmt, ...) {
   char text[400];
   va_list ap;
   va_start(ap, fmt);
-  vsnprintf(text, sizeof text, fmt, ap);
+  plain_vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
   return error_set(r->err, "line %u, column %zu: %s", r->line, (size_t)(r->at - r->line_begin) + 1, text);
 }

@@ -2,6 +2,7 @@
 // built, made deterministic and appended to the machine's table. Then states that cannot be finished are removed,
 // callees that match the empty text are found, and bytes are grouped into classes.
 #include "grammar/grammar_impl.h"
+#include "base/plain.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@ int grammar_fail(const compiler *c, const char *fmt, ...) {
   char text[600];
   va_list ap;
   va_start(ap, fmt);
-  vsnprintf(text, sizeof text, fmt, ap);
+  plain_vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
   const struct grammar_rule *r = &c->src->rules.at[c->rule];
   if (r->line) return error_set(c->err, "line %u: rule '%.200s' %s", r->line, r->name, text);

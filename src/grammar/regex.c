@@ -4,6 +4,7 @@
 // converted: every node is told whether it is at the left or right end of the whole pattern, and whether an anchor came
 // before. So anchors work wherever an alternative begins or ends, as in "(^|,)a"; elsewhere they are errors.
 #include "grammar/regex.h"
+#include "base/plain.h"
 #include "base/stack.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -44,7 +45,7 @@ static rx *bad_regex(struct parser *p, size_t at, const char *fmt, ...) {
   char text[300];
   va_list ap;
   va_start(ap, fmt);
-  vsnprintf(text, sizeof text, fmt, ap);
+  plain_vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
   error_set(p->err, "regular expression, offset %zu: %s", at, text);
   return NULL;
@@ -56,7 +57,7 @@ static rx *foreign(struct parser *p, size_t at, const char *fmt, ...) {
   char text[300];
   va_list ap;
   va_start(ap, fmt);
-  vsnprintf(text, sizeof text, fmt, ap);
+  plain_vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
   *p->supported = false;
   return bad_regex(p, at, "%s", text);

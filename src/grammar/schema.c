@@ -10,6 +10,7 @@
 // constraints escape only what must be escaped. What cannot be expressed in this way is an error that names schema and
 // keyword.
 #include "base/account.h"
+#include "base/plain.h"
 #include "base/stack.h"
 #include "grammar/schema_impl.h"
 #include "base/json.h"
@@ -58,7 +59,7 @@ static int fail_at(const schema *s, const json_t *at, const char *keyword, const
   char text[400];
   str line = {0};
   if (s->err->text[0]) return -1;      // the first error is reported
-  vsnprintf(text, sizeof text, fmt, ap);
+  plain_vsnprintf(text, sizeof text, fmt, ap);
   place_of_schema(s, at, keyword, text, &line);
   error_set(s->err, "%s", line.at);
   str_free(&line);
@@ -79,7 +80,7 @@ static void note_at(schema *s, const json_t *at, const char *keyword, const char
   uint64_t key = hash_u64((uintptr_t)at, keyword ? hash_bytes(keyword, strlen(keyword), 0) : 0) >> 1;
   if (!map_add(&s->noted, key)) return;
   if (s->n_notes++ == SCHEMA_NOTES_MAX) { str_add(s->notes, "and more\n"); return; }
-  vsnprintf(text, sizeof text, fmt, ap);
+  plain_vsnprintf(text, sizeof text, fmt, ap);
   place_of_schema(s, at, keyword, text, s->notes);
   str_addc(s->notes, '\n');
 }
@@ -710,7 +711,7 @@ gx *schema_literal(schema *s, const json_t *v) {
     for (int digits = 15; digits <= 17; digits++) {
       text.n = 0;
       str_addf(&text, "%.*g", digits, json_real_value(v));
-      if (strtod(text.at, NULL) == json_real_value(v)) break;
+      if (plain_strtod(text.at, NULL) == json_real_value(v)) break;
     }
     if (!strpbrk(text.at, ".e")) str_add(&text, ".0");
     break;

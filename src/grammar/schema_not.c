@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/stack.h"
+#include "base/plain.h"
 #include "grammar/schema_impl.h"
 
 bool schema_is_atom(const json_t *node) {
@@ -258,7 +259,7 @@ int schema_minus(schema *s, const nodes *set, unsigned type, gx **x) {
         str_free(&text);
       } else if (type == T_INTEGER) {
         char text[32];
-        snprintf(text, sizeof text, "%.0f", json_number_value(value));
+        plain_snprintf(text, sizeof text, "%.0f", json_number_value(value));
         if (json_is_integer(value)) snprintf(text, sizeof text, "%lld", (long long)json_integer_value(value));
         vec_push(&texts, gx_text(g, text));
       } else in_vain = true;

@@ -4,6 +4,7 @@
 // or more, or begins with 4 or more. A number with bounds has no exponent. Fractions are compared likewise, up
 // to a number of digits at which different decimals are different doubles.
 #include "grammar/schema_impl.h"
+#include "base/plain.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,8 +115,8 @@ static bool decimal_multiple(double x, struct multiple *out) {
   char text[64];
   for (uint32_t digits = 0; digits <= 9; digits++) {
     double scaled = x * pow(10, digits);
-    snprintf(text, sizeof text, "%.15g", scaled);
-    if (strtod(text, NULL) > MOST) return false;
+    plain_snprintf(text, sizeof text, "%.15g", scaled);
+    if (plain_strtod(text, NULL) > MOST) return false;
     if (strpbrk(text, ".e")) continue;
     *out = (struct multiple){(uint32_t)strtoul(text, NULL, 10), digits};
     return out->of > 0;
@@ -183,7 +184,7 @@ static gx *empty_range(schema *s, const nodes *set) {
 
 // Magnitudes with more digits than are compared: as many digits as the bounds have, at least one.
 static gx *huge(schema *s, const nodes *set, double lo, double hi) {
-  int from = snprintf(NULL, 0, "%.0f", lo), to = isinf(hi) ? from + 1 : snprintf(NULL, 0, "%.0f", hi);
+  int from = plain_snprintf(NULL, 0, "%.0f", lo), to = isinf(hi) ? from + 1 : plain_snprintf(NULL, 0, "%.0f", hi);
   if (schema_relax(s, set->at[0], NULL,
                    "of bounds (minimum, maximum) beyond %d digits only the number of digits is enforced", from - 1))
     return NULL;
@@ -223,8 +224,8 @@ struct decimal { uint64_t whole; char fraction[64]; uint32_t n; bool strict; };
 static int decimal_of(double x, bool strict, struct decimal *d) {
   char text[512];
   for (int n = 0; n <= 40; n++) {      // the shortest decimal that reads back as x
-    snprintf(text, sizeof text, "%.*f", n, fabs(x));
-    if (strtod(text, NULL) == fabs(x)) break;
+    plain_snprintf(text, sizeof text, "%.*f", n, fabs(x));
+    if (plain_strtod(text, NULL) == fabs(x)) break;
     if (n == 25) return -1;
   }
   char *point = strchr(text, '.');

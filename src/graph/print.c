@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "graph/check.h"
+#include "base/plain.h"
 #include "graph/half.h"
 #include "graph/uop.h"
 
@@ -85,8 +86,8 @@ static void add_const(str *out, enum dtype d, int64_t a) {
   else {
     char few[40];
     for (int digits = 1; digits <= 17; digits++) {      // the shortest decimal that reads back
-      snprintf(few, sizeof few, "%.*g", digits, v);
-      if (double_bits(dtype_round(d, strtod(few, NULL))) == (uint64_t)a) break;
+      plain_snprintf(few, sizeof few, "%.*g", digits, v);
+      if (double_bits(dtype_round(d, plain_strtod(few, NULL))) == (uint64_t)a) break;
     }
     str_add(out, few);
     if (!strpbrk(few, ".e")) str_add(out, ".0");
@@ -301,7 +302,7 @@ static void parse_error(parser *ps, const char *fmt, ...) {
   char text[600];
   va_list ap;
   va_start(ap, fmt);
-  vsnprintf(text, sizeof text, fmt, ap);
+  plain_vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
   error_set(ps->err, "line %d: %s", ps->line, text);
 }
@@ -389,7 +390,7 @@ static bool take_number(parser *ps, enum dtype d, int64_t *out) {
       if (errno || *end || w.n > 18) return fail(ps, "'%s' is not the bits of a double", buf);
       return true;
     }
-    double v = word_is(w, "nan") ? NAN : dtype_round(d, strtod(buf, &end));
+    double v = word_is(w, "nan") ? NAN : dtype_round(d, plain_strtod(buf, &end));
     if (!word_is(w, "nan") && (*end || end == buf || isnan(v))) return fail(ps, "'%s' is not a %s", buf, dtype_name(d));
     *out = (int64_t)double_bits(v);
     return true;

@@ -1,6 +1,6 @@
 // The table of tensor types as an array that is indexed by id: see format.h.
 #include "model/format.h"
-#include <strings.h>
+#include "base/plain.h"
 
 static const struct format formats[] = {
 #define F(id, name, block, bytes, head, rows, computes) [id] = {id, #name, block, bytes, head, rows, computes},
@@ -18,7 +18,7 @@ const struct format *format_by_id(uint32_t id) { return id < COUNT(formats) && f
 
 const struct format *format_by_name(const char *name) {
   for (size_t i = 0; i < COUNT(formats); i++)
-    if (formats[i].name && !strcasecmp(formats[i].name, name)) return &formats[i];
+    if (formats[i].name && !ascii_casecmp(formats[i].name, name)) return &formats[i];
   return NULL;
 }
 

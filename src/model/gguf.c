@@ -14,6 +14,7 @@
 #include "base/exported.h"
 #include "base/inuse.h"
 #include "base/newfile.h"
+#include "base/plain.h"
 #include "model/hf.h"
 
 // ---- One file ----
@@ -480,7 +481,7 @@ int gguf_fail(const gguf *g, const char *key, error *err, const char *fmt, ...) 
   char text[sizeof err->text], quoted[128] = "";
   va_list ap;
   va_start(ap, fmt);
-  vsnprintf(text, sizeof text, fmt, ap);
+  plain_vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
   if (!key) return error_set(err, "%s: %s", g->files[0].shown, text);
   const char *name = name_in_folder(g, key);

@@ -13,6 +13,7 @@
 // contents, never bounds. There is no recursion. Duplicates are found by sorting, not by hashing, since names made to
 // collide would slow down a hash table. Look next: gguf.c, which opens files and joins the parts of a split model.
 #include "model/gguf_impl.h"
+#include "base/plain.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +35,7 @@ static void about(struct reader *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
 static void about(struct reader *r, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
-  vsnprintf(r->about, sizeof r->about, fmt, ap);
+  plain_vsnprintf(r->about, sizeof r->about, fmt, ap);
   va_end(ap);
 }
 
@@ -48,7 +49,7 @@ static int reader_fail(struct reader *r, const char *fmt, ...) {
   char text[512];
   va_list ap;
   va_start(ap, fmt);
-  vsnprintf(text, sizeof text, fmt, ap);
+  plain_vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
   return error_set(r->err, "%s: %s: %s", r->f->shown, r->about, text);
 }

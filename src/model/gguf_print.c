@@ -1,6 +1,7 @@
 // Readable printing of values, types, and untrusted bytes. The output never carries control characters or broken UTF-8
 // from a file to a terminal or a log.
 #include "model/gguf_impl.h"
+#include "base/plain.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -47,8 +48,8 @@ static void print_float(str *s, double f, bool single) {
   char text[40];
   if (!isfinite(f)) { str_add(s, isnan(f) ? "nan" : f < 0 ? "-inf" : "inf"); return; }
   for (int digits = 6; digits <= 17; digits++) {
-    snprintf(text, sizeof text, "%.*g", digits, f);
-    double back = strtod(text, NULL);
+    plain_snprintf(text, sizeof text, "%.*g", digits, f);
+    double back = plain_strtod(text, NULL);
     if (single ? (float)back == (float)f : back == f) break;
   }
   str_add(s, text);

@@ -1,5 +1,6 @@
 // Replaces values of a file's keys or adds keys: see gguf_set_text.
 #include "model/gguf_impl.h"
+#include "base/plain.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@ int gguf_parse_setting(const char *asked, size_t *key_len, gguf_value *out, erro
     *out = (gguf_value){.type = GGUF_INT64, .i = strtoll(v, &end, 10)};
     if (errno) end = NULL;
   } else if (n == 5 && !memcmp(equals + 1, "float", n)) {
-    *out = (gguf_value){.type = GGUF_FLOAT64, .f = strtod(v, &end)};
+    *out = (gguf_value){.type = GGUF_FLOAT64, .f = plain_strtod(v, &end)};
   } else if (n == 4 && !memcmp(equals + 1, "bool", n)) {
     *out = (gguf_value){.type = GGUF_BOOL, .b = !strcmp(v, "true")};
     end = out->b || !strcmp(v, "false") ? strchr(v, 0) : NULL;

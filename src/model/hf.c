@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include "base/inuse.h"
+#include "base/plain.h"
 #include "model/hf_impl.h"
 #include "model/quantise.h"
 
@@ -574,7 +575,7 @@ static void put_size(hf *h) {
                                                              : count > 1e6 ? 1e6
                                                                            : 1e3;
   char whole[32];
-  int digits = snprintf(whole, sizeof whole, "%.0f", rint(count / unit));
+  int digits = plain_snprintf(whole, sizeof whole, "%.0f", rint(count / unit));
   if (*whole == '0') digits = 0;
   int fix = digits < 2 ? 2 - digits : 0;
   const char *sign = unit == 1e12 ? "T" : unit == 1e9 ? "B" : unit == 1e6 ? "M" : "K";

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/json.h"
 #include "model/hf_impl.h"
 
 // ---- values of config.json ------------------------------------------------------------------------------------------
@@ -588,8 +589,8 @@ static int check_musts(const hf *h, error *err) {
 
 static int fill_defaults(hf *h, error *err) {
   json_error_t e;
-  const char *key, *name;
-  json_t *v, *defaults = json_loads(h->class->defaults ? h->class->defaults : "{}", 0, &e);
+  const char *key, *name, *from = h->class->defaults ? h->class->defaults : "{}";
+  json_t *v, *defaults = json_load(from, strlen(from), 0, &e);
   die_if(!defaults, "the defaults of %s are no JSON: %s", h->class->name, e.text);
   json_object_foreach(defaults, key, v) if (!json_object_get(h->text, key)) json_object_set(h->text, key, v);
   json_decref(defaults);

@@ -14,6 +14,7 @@
 #include "base/inuse.h"
 #include "base/json.h"
 #include "base/newfile.h"
+#include "base/plain.h"
 #include "model/hf_impl.h"
 
 enum { HEAD_MOST = 100 << 20, FILES_MOST = 4096, JSON_MOST = 256 << 20 };
@@ -25,7 +26,7 @@ int hf_fail(const hf *h, const char *file, const char *key, error *err, const ch
   char text[sizeof err->text], quoted[128] = "";
   va_list ap;
   va_start(ap, fmt);
-  vsnprintf(text, sizeof text, fmt, ap);
+  plain_vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
   if (!key) return error_set(err, "%s/%s: %s", h->shown, file, text);
   return error_set(err, "%s/%s: key '%s': %s", h->shown, file, gguf_quote(quoted, sizeof quoted, key, strlen(key)),

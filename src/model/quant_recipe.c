@@ -2,7 +2,7 @@
 #include "model/quant_recipe.h"
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
+#include "base/plain.h"
 #include "model/quantise.h"
 
 // ---- the mixtures ---------------------------------------------------------------------------------------------------
@@ -47,9 +47,9 @@ bool quant_recipe_find(const char *name, quant_recipe *out) {
   unsigned long number = strtoul(name, &end, 10);
   bool numbered = name[0] >= '0' && name[0] <= '9' && !*end;
   for (size_t i = 0; i < COUNT(short_names); i++)
-    if (!strcasecmp(name, short_names[i].name)) name = short_names[i].means;
+    if (!ascii_casecmp(name, short_names[i].name)) name = short_names[i].means;
   for (size_t i = 0; quant_recipe_at(i, out); i++)
-    if (numbered ? number == out->file_type : !strcasecmp(name, format_recipe_name(out->file_type))) return true;
+    if (numbered ? number == out->file_type : !ascii_casecmp(name, format_recipe_name(out->file_type))) return true;
   return false;
 }
 

@@ -4,10 +4,10 @@
 // operand once. Loads are never inlined (a store might come between), and values of variables only if no assignment
 // comes between. Unused values are not written.
 #include "render/cstyle.h"
-#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/plain.h"
 #include "graph/half.h"
 
 typedef struct cs_use { size_t count, used; const uop *by; } cs_use;  // used: position of the last use; by: that node
@@ -50,12 +50,12 @@ const char *cs_name(cstyle *c, const char *kind) { return cs_print(c, "%s%d", ki
 
 static bool is_atom(const char *t) {
   for (; *t; t++)
-    if (!isalnum((unsigned char)*t) && *t != '_' && *t != '.') return false;
+    if (!ascii_is_alnum(*t) && *t != '_' && *t != '.') return false;
   return true;
 }
 
 bool cs_is_name(const char *x) {
-  return isalpha((unsigned char)*x) && is_atom(x) && !strchr(x, '.') && strcmp(x, "true") && strcmp(x, "false");
+  return ascii_is_letter(*x) && is_atom(x) && !strchr(x, '.') && strcmp(x, "true") && strcmp(x, "false");
 }
 
 const char *cs_named(cstyle *c, enum dtype d, int lanes, const char *x) {
@@ -70,7 +70,7 @@ const char *cs_buffer(cstyle *c, const uop *m) {
 }
 const char *cs_var(cstyle *c, const uop *v) {
   char *t = arena_printf(c->mem, "n_%.*s", (int)v->s_len, v->s);
-  for (char *q = t; *q; q++) if (!isalnum((unsigned char)*q)) *q = '_';
+  for (char *q = t; *q; q++) if (!ascii_is_alnum(*q)) *q = '_';
   return t;
 }
 
@@ -78,8 +78,8 @@ const char *cs_var(cstyle *c, const uop *v) {
 static const char *float_literal(cstyle *c, double v, bool single) {
   char t[40];
   for (int digits = 1; digits <= (single ? 9 : 17); digits++) {
-    snprintf(t, sizeof t, "%.*g", digits, v);
-    if (single ? strtof(t, NULL) == (float)v : strtod(t, NULL) == v) break;
+    plain_snprintf(t, sizeof t, "%.*g", digits, v);
+    if (single ? plain_strtof(t, NULL) == (float)v : plain_strtod(t, NULL) == v) break;
   }
   if (!strpbrk(t, ".e")) strcat(t, ".0");
   return cs_print(c, signbit(v) ? "(%s%s)" : "%s%s", t, single ? "f" : "");

@@ -1,9 +1,9 @@
 // The vocabulary: see vocab.h. vocab_init is the list of steps.
 #define _GNU_SOURCE
 #include "text/vocab.h"
+#include "base/plain.h"
 #include <math.h>
 #include <string.h>
-#include <strings.h>
 
 #define KEY "tokenizer.ggml."
 
@@ -240,7 +240,7 @@ static void guard_roles(vocab *v) {
 static bool name_contains(text_view text, const char *name) {
   size_t n = strlen(name);
   for (size_t i = 0; i + n <= text.n; i++)
-    if (!strncasecmp(text.at + i, name, n)) return true;
+    if (!ascii_ncasecmp(text.at + i, name, n)) return true;
   return false;
 }
 

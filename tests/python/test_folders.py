@@ -26,6 +26,13 @@ HINT = re.compile(r"\bt_contiguous\s*\(|\bOP_CONTIGUOUS\b")
 COMMENT_OR_TEXT = re.compile(r"""/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.S)
 
 
+# What gives other results after setlocale; src/base/plain.h has the functions in their place.  The command itself has no locale.
+OF_LOCALES = re.compile(r"(?<![\w.>])(?:strto(?:d|f|ld)|ato[f]|vs?n?printf|vsscanf|strn?casecmp|strcasestr|strcoll|strxfrm|strftime|is(?:alnum|alpha|digit|space|upper|lower|"
+                        r"print|punct|cntrl|xdigit|graph|blank)|to(?:upper|lower)|json_dump\w*|json_loads|json_loadb|json_loadf|json_load_\w+)\s*\(")
+REAL = re.compile(r"""(?<![\w.>])(?:snprintf|sprintf|[sf]?scanf)\s*\([^;"]*(?:"(?:\\.|[^"\\\n])*"\s*(?:PRI\w+\s*)?)*?"(?:\\.|[^"\\\n])*(?<!%)%[-+ #0-9.*]*l?[aefgAEFG]""")
+WITHOUT_LOCALES = {"base/plain.c", "base/plain.h", "base/json.c"}
+
+
 def without_comments(text):
     return COMMENT_OR_TEXT.sub(lambda m: "\n" * m.group().count("\n") if m.group()[0] == "/" else m.group(), text)
 
@@ -90,6 +97,20 @@ def include_problem(root, folder, included):
     if folder == "serve" and other not in ("serve", "base"):
         return "serve/ uses only weft.h and base/"
     return None
+
+
+def of_locales(root):
+    """Where a folder of the library reads or writes as the program's locale says."""
+    found = []
+    for path in sorted(p for folder in ORDER if folder not in ("serve", "app") for p in (root / "src" / folder).rglob("*") if p.suffix in (".c", ".h", ".m")):
+        name = path.relative_to(root / "src").as_posix()
+        if name in WITHOUT_LOCALES or SYSTEM.search("/" + name):
+            continue
+        text = path.read_text(encoding="utf-8")
+        bare = re.sub(r"^\s*#define.*", "", without_comments(text), flags=re.M)
+        found += [f"src/{name}: {m.group().rstrip('( ')}" for m in OF_LOCALES.finditer(bare)]
+        found += [f"src/{name}: {m.group()[:20]}... of a real number" for m in REAL.finditer(text)]
+    return found
 
 
 def shared_names(root):
@@ -216,6 +237,19 @@ def test_intrinsics_in_render_are_allowed(tree):
 def test_a_hint_with_its_reason_is_allowed(tree):
     (tree / "src/model/x.c").write_text("// x\nint a;\n// many read it\nx = t_contiguous(g, x);\nx = t_contiguous (g, x);  // and this\n// why t_contiguous() is here\n")
     assert problems(tree) == []
+
+
+def test_the_library_has_no_locale(repo, tree):
+    assert of_locales(repo) == []
+    (tree / "src/serve").mkdir(exist_ok=True)
+    (tree / "src/serve/x.c").write_text("// x\nint a = strtod(x, 0);\n")
+    assert of_locales(tree) == []
+    lines = ("strtod(x, 0)", "x = isalnum (c)", "vsnprintf(a, b, f, v)", 'snprintf(a, n, "%d %5.2f", 1, x)', 'sscanf(a, "%s " "%lf", x)', "json_dumps(o, 0)", "strcasecmp(a, b)", "atof(a)")
+    for line in lines:
+        (tree / "src/model/x.c").write_text(f"// x strtod(\nint a;\n{line};\n")
+        assert len(of_locales(tree)) == 1, line
+    (tree / "src/model/x.c").write_text('// strtod(x)\nplain_strtod(x); s->strtod(x); snprintf(a, n, "%d%%f %s", 1, "x%"); error_set(e, "%g", x);\n')
+    assert of_locales(tree) == []
 
 
 def test_a_shared_name_is_seen(tree):
