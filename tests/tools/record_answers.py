@@ -80,6 +80,23 @@ def gemma4_small():
 
 
 
+def gemma4a():
+    """Its sound."""
+    audio = {"hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 2, "subsampling_conv_channels": [16, 6], "output_proj_dims": 20, "input_feat_size": 16}
+    model, processor, *_ = gemma4()
+    t = processor.tokenizer
+    ids = {f"{name}_token_id": t.convert_tokens_to_ids(getattr(t, f"{name}_token")) for name in ("audio", "boa", "eoa")}
+    config = transformers.Gemma4Config(**{**model.config.to_dict(), "audio_config": audio, **ids, "eoa_token_index": ids["eoa_token_id"]})
+    features = transformers.Gemma4AudioFeatureExtractor(feature_size=16)
+    processor = transformers.Gemma4Processor(features, processor.image_processor, t, processor.video_processor)
+    model = transformers.Gemma4ForConditionalGeneration(config)
+    projectors.limit(model)
+    def inputs(text, images, return_tensors):
+        return processor(text=text, audio=[images], sampling_rate=16000, return_tensors=return_tensors)
+    inputs.tokenizer = t
+    return model, inputs, t.audio_token, transformers.Gemma4ForCausalLM, {"image_mean": [0, 0, 0], "image_std": [1, 1, 1]}
+
+
 def glm4v():
     vision = {"hidden_size": 24, "intermediate_size": 48, "depth": 2, "num_heads": 2, "patch_size": 4, "spatial_merge_size": 2, "image_size": 24, "out_hidden_size": 40}
     t = tokenizer({"image_token": "<|image|>", "begin": "<|begin_of_image|>", "end": "<|end_of_image|>", "video_token": "<|video|>", "begin_video": "<|begin_of_video|>",
@@ -93,6 +110,17 @@ def glm4v():
     clip = {"image_mean": images.image_mean, "image_std": images.image_std}
     return transformers.Glm4vForConditionalGeneration(config), processor, "<|begin_of_image|><|image|><|end_of_image|>", None, clip
 
+
+
+def glm_ocr():
+    """Of the family of GLM 4V, with another language model and no learned positions."""
+    vision = {"hidden_size": 24, "intermediate_size": 48, "depth": 2, "num_heads": 2, "patch_size": 4, "spatial_merge_size": 2, "image_size": 24, "out_hidden_size": 40}
+    _, processor, marker, _, clip = glm4v()
+    t = processor.tokenizer
+    ids = {f"{kind}_token_id": t.convert_tokens_to_ids(f"<|{name}|>") for kind, name in (("image", "image"), ("image_start", "begin_of_image"), ("image_end", "end_of_image"), ("video", "video"),
+                                                                                         ("video_start", "begin_of_video"), ("video_end", "end_of_video"))}
+    text = {**TEXT, "rope_parameters": {"rope_type": "default", "mrope_section": [2, 2, 1], "rope_theta": 10000.0, "partial_rotary_factor": 0.5}, "pad_token_id": 0}
+    return transformers.GlmOcrForConditionalGeneration(transformers.GlmOcrConfig(text_config=text, vision_config=vision, **ids)), processor, marker, None, clip
 
 
 def llava():
@@ -111,6 +139,17 @@ def llava_next():
     images = transformers.LlavaNextImageProcessorPil(size={"shortest_edge": 48}, crop_size={"height": 48, "width": 48}, image_grid_pinpoints=projectors.LLAVA_GRIDS)
     processor = transformers.LlavaNextProcessor(images, t, patch_size=6, vision_feature_select_strategy="default", num_additional_image_tokens=1)
     return transformers.LlavaNextForConditionalGeneration(config), processor, t.image_token, transformers.LlamaForCausalLM, {}
+
+
+def qwen2vl():
+    vision = {"embed_dim": 24, "hidden_size": 40, "mlp_ratio": 4, "depth": 3, "num_heads": 2, "patch_size": 4, "spatial_merge_size": 2}
+    t = tokenizer({"image_token": "<|image_pad|>", "video_token": "<|video_pad|>", "vision_start_token": "<|vision_start|>", "vision_end_token": "<|vision_end|>"})
+    ids = {f"{name}_token_id": getattr(t, f"{name}_token_id") for name in ("image", "video", "vision_start", "vision_end")}
+    text = {**TEXT, "rope_parameters": {"rope_type": "default", "mrope_section": [4, 3, 3], "rope_theta": 10000.0}, "pad_token_id": 0}
+    config = transformers.Qwen2VLConfig(text_config=text, vision_config=vision, **ids)
+    images = transformers.Qwen2VLImageProcessorPil(patch_size=4, size={"shortest_edge": 50 * 64, "longest_edge": 100 * 64}, image_mean=projectors.STD, image_std=projectors.STD)
+    processor = transformers.Qwen2VLProcessor(images, t, transformers.Qwen2VLVideoProcessor())
+    return transformers.Qwen2VLForConditionalGeneration(config), processor, "<|vision_start|><|image_pad|><|vision_end|>", None, {}
 
 
 def qwen3vl():
@@ -174,15 +213,21 @@ def llama4():
     return transformers.Llama4ForConditionalGeneration(config), inputs, "<|image|>", None, {}
 
 
-def kimik25():
+def kimik25(limit=200, begin="media_begin"):
     vision = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 3, "num_attention_heads": 2, "patch_size": 4, "pos_emb_height": 7, "pos_emb_width": 7}
-    t = tokenizer({name: f"<|{name}|>" for name in ("media_begin", "media_content", "media_pad", "media_end")})
+    t = tokenizer({name: f"<|{name}|>" for name in (begin, "media_content", "media_pad", "media_end")})
     text = {"model_type": "deepseek_v3", **TEXT, "head_dim": 8, "num_key_value_heads": 2, "kv_lora_rank": 8, "q_lora_rank": 12, "qk_rope_head_dim": 8, "qk_nope_head_dim": 12, "v_head_dim": 10,
             "n_routed_experts": 2, "n_group": 1, "topk_group": 1, "num_experts_per_tok": 1, "moe_intermediate_size": 24, "first_k_dense_replace": 1, "pad_token_id": 256}
     config = transformers.Kimi_K25Config(text_config=text, vision_config=vision, projection_hidden_size=24, tie_word_embeddings=False, image_token_id=t.convert_tokens_to_ids("<|media_pad|>"))
-    images = resized_by_pillow(transformers.Kimi_K25ImageProcessor(patch_size=4, max_patches=200), Image.BICUBIC)
+    images = resized_by_pillow(transformers.Kimi_K25ImageProcessor(patch_size=4, max_patches=limit), Image.BICUBIC)
     processor = transformers.Kimi_K25Processor(images, t, transformers.Kimi_K25VideoProcessor())
-    return transformers.Kimi_K25ForConditionalGeneration(config), processor, "<|media_begin|>image<|media_content|><|media_pad|><|media_end|>", transformers.DeepseekV3ForCausalLM, {"in_patch_limit": 200}
+    return transformers.Kimi_K25ForConditionalGeneration(config), processor, f"<|{begin}|>image<|media_content|><|media_pad|><|media_end|>", transformers.DeepseekV3ForCausalLM, {"in_patch_limit": limit}
+
+
+def kimivl():
+    """transformers has no class of it: the encoder and the rule of pictures are those of Kimi K2.5, the files have other names, and the text begins a picture by another token."""
+    model, processor, marker, causal, _ = kimik25(4096, "media_start")
+    return model, processor, marker, causal, {}
 
 
 def paddleocr():
@@ -317,14 +362,14 @@ def sound(samples):
     return ((i * i // 97 % 2001 - 1000) * 16).astype(np.int16)
 
 
-SOUNDS = dict.fromkeys(["qwen25omni", "qwen3omni", "voxtral", "qwen2audio"], 145637)
+SOUNDS = dict.fromkeys(["gemma4a", "qwen25omni", "qwen3omni", "voxtral", "qwen2audio"], 145637)
 TWICE = ["minicpmv", "resampler"]             # the prompt has the picture twice: they are numbered
-MODELS = {f.__name__: f for f in (internvl, gemma4, gemma4_small, glm4v, llava, llava_next, minicpmv, resampler, llama4, kimik25, paddleocr, lfm2, qwen3vl, pixtral, mistral3, qwen25omni, qwen3omni, voxtral, qwen2audio)}
+MODELS = {f.__name__: f for f in (internvl, gemma4, gemma4_small, gemma4a, glm4v, glm_ocr, llava, llava_next, minicpmv, resampler, llama4, kimik25, kimivl, paddleocr, lfm2, qwen2vl, qwen3vl, pixtral, mistral3, qwen25omni, qwen3omni, voxtral, qwen2audio)}
 # Other pictures for the files of a model: of this one no line of the tiles' rows shows anything of the picture.
 SIZES = {"lfm2_tiles": ("lfm2", (1100, 520)), "llava_next_wide": ("llava_next", (2000, 20)), "resampler_25": ("resampler", (150, 70))}
 # Their files with another clip.minicpmv_version, which says how the text around a picture is.
 VERSIONS = {"resampler_25": 2}
-OPTIONS = {"lfm2_tiles": ["-c", "1024"]} | dict.fromkeys(["gemma4", "gemma4_small"], ["--image-max-tokens", "70"]) | {"glm4v": ["--image-min-tokens", "98", "--image-max-tokens", "128"], "qwen3vl": ["--image-min-tokens", "50", "--image-max-tokens", "100"]}      # as the processor was made
+OPTIONS = {"lfm2_tiles": ["-c", "1024"]} | dict.fromkeys(["gemma4", "gemma4_small"], ["--image-max-tokens", "70"]) | dict.fromkeys(["glm4v", "glm_ocr"], ["--image-min-tokens", "98", "--image-max-tokens", "128"]) | dict.fromkeys(["qwen2vl", "qwen3vl"], ["--image-min-tokens", "50", "--image-max-tokens", "100"])      # as the processor was made
 
 
 def convert_text():
