@@ -90,6 +90,26 @@ def test_answers_of_small_pairs(run_weft, tmp_path, name):
     assert [x["id"] for x in ours] == record["greedy"] and max(kl) <= KL
 
 
+def test_drafts_after_a_picture(run_weft, tmp_path):
+    """A model with recurrent layers and an MTP block, whose drafts after a picture change nothing: ids and log-probabilities. A few of them are right."""
+    record = json.loads((RECORDS / "qwen35.json").read_text())
+    for kind in ("model", "mmproj"):
+        (tmp_path / f"{kind}.gguf").write_bytes(lzma.decompress((RECORDS / f"qwen35-{kind}.gguf.xz").read_bytes()))
+    (tmp_path / "picture.png").write_bytes(picture(*record["picture"]))
+    assert "drafts further tokens (MTP) by block 2" in run_weft(["inspect", tmp_path / "model.gguf"]).out
+    for sampling in ["--temp", "0"], ["--temp", "1", "-s", "3"]:
+        for prompt in record["prompt"], f"{record['prompt']} <__media__>":
+            args = ["run", "-m", tmp_path / "model.gguf", *["--image", tmp_path / "picture.png"] * prompt.count("<__media__>"), "-p", prompt, "-n", "200", "--ignore-eos", "--json", "--top-logprobs", "5",
+                    "-c", "512", *sampling, *record["options"]]
+            plain = run_weft([*args, "--no-speculation"])
+            assert plain.returncode == 0 and len(plain.stdout.splitlines()) == 200, plain.err
+            done = run_weft([*args, "--draft-always", "--stats", tmp_path / "s"])
+            counts = json.loads((tmp_path / "s").read_text())
+            print(sampling, counts)
+            assert done.returncode == 0 and done.stdout == plain.stdout
+            assert counts["draft_model_tokens"] > 20 and (counts["draft_model_accepted"] > 0 or sampling[1] == "1")
+
+
 @pytest.mark.parametrize("name", ["qwen25omni", "qwen3omni"])
 def test_sounds_of_more_than_five_minutes(run_weft, tmp_path, name):
     """They are read in pieces of 300 s: a piece of so few samples that it makes no row is nothing, one of more has its rows."""

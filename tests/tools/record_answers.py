@@ -165,6 +165,28 @@ def qwen3vl():
     return transformers.Qwen3VLForConditionalGeneration(config), processor, "<|vision_start|><|image_pad|><|vision_end|>", None, {}
 
 
+def qwen35():
+    """The encoder of Qwen3-VL without additions, a language model with a recurrent layer, and a block that predicts a further token (MTP), of which transformers reads nothing."""
+    vision = {"hidden_size": 24, "intermediate_size": 40, "depth": 3, "num_heads": 2, "patch_size": 4, "spatial_merge_size": 2, "num_position_embeddings": 36, "out_hidden_size": 40}
+    _, processor, marker, *_ = qwen3vl()
+    ids = {f"{name}_token_id": getattr(processor.tokenizer, f"{name}_token_id") for name in ("image", "video", "vision_start", "vision_end")}
+    text = {**TEXT, "linear_num_key_heads": 2, "linear_num_value_heads": 2, "linear_key_head_dim": 8, "linear_value_head_dim": 8, "layer_types": ["linear_attention", "full_attention"],
+            "rope_parameters": {"rope_type": "default", "mrope_section": [2, 2, 1], "mrope_interleaved": True, "rope_theta": 10000.0, "partial_rotary_factor": 0.5}, "pad_token_id": 0}
+    return transformers.Qwen3_5ForConditionalGeneration(transformers.Qwen3_5Config(text_config=text, vision_config=vision, **ids)), processor, marker, None, {}
+
+
+def add_mtp(folder):
+    """The block has the weights of the layer with attention. It reads a token's embedding and the model's rows in equal parts."""
+    tensors = projectors.safetensors.torch.load_file(folder / "model.safetensors")
+    layer, one = "model.language_model.layers.1.", torch.eye(TEXT["hidden_size"])
+    tensors |= {"mtp.layers.0." + k.removeprefix(layer): v.clone() for k, v in tensors.items() if k.startswith(layer)}
+    tensors |= {f"mtp.{k}.weight": tensors["model.language_model.norm.weight"].clone() for k in ("norm", "pre_fc_norm_embedding", "pre_fc_norm_hidden")} | {"mtp.fc.weight": torch.cat([one, one], 1)}
+    projectors.safetensors.torch.save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    config["text_config"]["mtp_num_hidden_layers"] = 1
+    (folder / "config.json").write_text(json.dumps(config))
+
+
 def of_lines(kind, merge, causal):
     """Pixtral and Mistral Small 3.1: a token between the lines of a picture."""
     model = projectors.MODELS[kind]()[0]
@@ -363,13 +385,14 @@ def sound(samples):
 
 
 SOUNDS = dict.fromkeys(["gemma4a", "qwen25omni", "qwen3omni", "voxtral", "qwen2audio"], 145637)
+MTP = ["qwen35"]
 TWICE = ["minicpmv", "resampler"]             # the prompt has the picture twice: they are numbered
-MODELS = {f.__name__: f for f in (internvl, gemma4, gemma4_small, gemma4a, glm4v, glm_ocr, llava, llava_next, minicpmv, resampler, llama4, kimik25, kimivl, paddleocr, lfm2, qwen2vl, qwen3vl, pixtral, mistral3, qwen25omni, qwen3omni, voxtral, qwen2audio)}
+MODELS = {f.__name__: f for f in (internvl, gemma4, gemma4_small, gemma4a, glm4v, glm_ocr, llava, llava_next, minicpmv, resampler, llama4, kimik25, kimivl, paddleocr, lfm2, qwen2vl, qwen3vl, qwen35, pixtral, mistral3, qwen25omni, qwen3omni, voxtral, qwen2audio)}
 # Other pictures for the files of a model: of this one no line of the tiles' rows shows anything of the picture.
 SIZES = {"lfm2_tiles": ("lfm2", (1100, 520)), "llava_next_wide": ("llava_next", (2000, 20)), "resampler_25": ("resampler", (150, 70))}
 # Their files with another clip.minicpmv_version, which says how the text around a picture is.
 VERSIONS = {"resampler_25": 2}
-OPTIONS = {"lfm2_tiles": ["-c", "1024"]} | dict.fromkeys(["gemma4", "gemma4_small"], ["--image-max-tokens", "70"]) | dict.fromkeys(["glm4v", "glm_ocr"], ["--image-min-tokens", "98", "--image-max-tokens", "128"]) | dict.fromkeys(["qwen2vl", "qwen3vl"], ["--image-min-tokens", "50", "--image-max-tokens", "100"])      # as the processor was made
+OPTIONS = {"lfm2_tiles": ["-c", "1024"]} | dict.fromkeys(["gemma4", "gemma4_small"], ["--image-max-tokens", "70"]) | dict.fromkeys(["glm4v", "glm_ocr"], ["--image-min-tokens", "98", "--image-max-tokens", "128"]) | dict.fromkeys(["qwen2vl", "qwen3vl", "qwen35"], ["--image-min-tokens", "50", "--image-max-tokens", "100"])      # as the processor was made
 
 
 def convert_text():
@@ -395,8 +418,8 @@ def convert_text():
     runpy.run_path(sys.argv[0], run_name="__main__")
 
 
-def text_file(model, causal, processor, converter, folder):
-    """The language model alone, as a file of its own kind; causal None: as the converter takes it out of the whole. qwen3_5 has no block for the token after the next one here."""
+def text_file(name, model, causal, processor, converter, folder):
+    """The language model alone, as a file of its own kind; causal None: as the converter takes it out of the whole. qwen3_5 has a block for the token after the next one if MTP says so."""
     lm = causal(model.config.text_config) if causal else model
     if causal:
         lm.model.load_state_dict(model.model.language_model.state_dict())
@@ -404,7 +427,9 @@ def text_file(model, causal, processor, converter, folder):
     lm.save_pretrained(folder)
     processor.tokenizer.save_pretrained(folder)
     run = f"import sys; sys.argv = sys.argv[1:]; sys.path.insert(0, {str(Path(__file__).parent)!r}); import record_answers; record_answers.convert_text()"
-    more = ["--no-mtp"] if "qwen3_5" in model.config.text_config.model_type else []
+    more = ["--no-mtp"] if "qwen3_5" in model.config.text_config.model_type and name not in MTP else []
+    if name in MTP:
+        add_mtp(folder)
     done = subprocess.run([sys.executable, "-c", run, converter, folder, "--outtype", "f32", "--outfile", folder / "model.gguf", *more], capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stdout[-2000:] + done.stderr[-3000:])
@@ -441,7 +466,7 @@ def record(name, converter, out):
                 file = folder / "mmproj.gguf"
                 projectors.convert_all(name, converter, model, folder, file, more)
             else:
-                file = text_file(model, causal, processor, converter, folder)
+                file = text_file(name, model, causal, processor, converter, folder)
             (out / f"{name}-{kind}.gguf.xz").write_bytes(lzma.compress(file.read_bytes(), preset=9 | lzma.PRESET_EXTREME))
     data = {**({"files": files} if files != name else {}), **version, "prompt": prompt.replace(marker, "<__media__>"), **({"sound": SOUNDS[name]} if name in SOUNDS else {"picture": size}), "options": OPTIONS.get(name, []), "n_tokens": inputs["input_ids"].shape[1], "greedy": ids,
             "steps": [[[int(i), float(f"{s[i]:.7g}")] for i in s.topk(TOP).indices] for s in steps], "picture_matters_kl": float(f"{matters:.3g}")}
