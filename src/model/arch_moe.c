@@ -77,25 +77,18 @@ static int sparse_layer(loader *l, layer *y, bool own) {
   return dense_first(l, y);
 }
 
-static bool has_indexer(const loader *l, const layer *y) {
-  char name[64];
-  snprintf(name, sizeof name, "blk.%d.indexer.proj.weight", y->block);
-  return gguf_tensor_find(l->f, name);
-}
-
 static int deepseek32_layer(loader *l, layer *y) {
   y->indexer.turns_halves = true;
-  return sparse_layer(l, y, has_indexer(l, y));
+  return sparse_layer(l, y, indexer_is_there(l, y));
 }
 
 // Newer files say which layers have indexers. Older files of the models with 2^20 positions have indexer tensors in all
 // layers, but only those of the first two layers and of every fourth layer from the third on are used.
 static int glm_dsa_layer(loader *l, layer *y) {
-  uint32_t own[MODEL_MAX_LAYERS];
-  if (has_key(l, "attention.indexer.types"))
-    return key_flags(l, "attention.indexer.types", own) || sparse_layer(l, y, own[y->index]) ? -1 : 0;
+  bool own;
+  if (has_key(l, "attention.indexer.types")) return indexer_is_own(l, y, &own) || sparse_layer(l, y, own) ? -1 : 0;
   bool few = l->m->n_ctx_train >= 1 << 20, meant = !few || y->index < 2 || y->index % 4 == 2;
-  return sparse_layer(l, y, meant && has_indexer(l, y));
+  return sparse_layer(l, y, meant && indexer_is_there(l, y));
 }
 
 // Layers with a window have latent attention with sizes of their own; the others have indexers.
@@ -127,13 +120,12 @@ static int hy_v4(loader *l) {
 }
 
 static int hy_v4_layer(loader *l, layer *y) {
-  uint32_t own[MODEL_MAX_LAYERS] = {0};
-  bool listed = has_key(l, "attention.indexer.types");
-  if (listed && key_flags(l, "attention.indexer.types", own)) return -1;
+  bool own = true;
+  if (has_key(l, "attention.indexer.types") && indexer_is_own(l, y, &own)) return -1;
   y->indexer.turns_last = true;
   y->indexer.eps = l->m->eps;
   y->moe.limit_first = true;
-  return gated_limits(l, y) || sparse_layer(l, y, !listed || own[y->index]) ? -1 : 0;
+  return gated_limits(l, y) || sparse_layer(l, y, own) ? -1 : 0;
 }
 
 // The number of positions per entry, for each layer. Files may have more numbers than layers.

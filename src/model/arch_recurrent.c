@@ -129,16 +129,15 @@ static int glm5_next(loader *l) {
 // Layers without an indexer of their own use the choice of the last layer before them that has one. In files made by
 // llama.cpp limits of experts' gates hold for the dense feed-forward as well.
 static int glm5_next_layer(loader *l, layer *y) {
-  uint32_t own[MODEL_MAX_LAYERS];
-  bool listed = has_key(l, "attention.indexer.types");
-  if ((listed && key_flags(l, "attention.indexer.types", own)) ||
+  bool own = true;
+  if ((has_key(l, "attention.indexer.types") && indexer_is_own(l, y, &own)) ||
       key_number_or(l, "attention.layer_norm_epsilon", 1e-6, 0, 1, &y->indexer.eps) || gated_limits(l, y))
     return -1;
   if (!has_key(l, "swiglu_clamp_shexp")) y->moe.shared_limit = y->moe.limit;
   y->safe_decay = y->negated = has_key(l, "kda.gate_lower_bound");
   if (y->safe_decay && key_number(l, "kda.gate_lower_bound", -1e3, 0, &y->least_decay)) return -1;
   y->mixer = y->n_kv ? &part_mla : &part_kda;
-  for (int i = y->index - 1; listed && y->n_kv && !own[y->index] && y->kv_from == y->index && i >= 0; i--)
+  for (int i = y->index - 1; y->n_kv && !own && y->kv_from == y->index && i >= 0; i--)
     if (l->m->layers[i].mixer == &part_mla) y->kv_from = l->m->layers[i].kv_from;
   y->moe.gating = GATING_SIGMOID;
   y->moe.limit_first = true;

@@ -31,6 +31,21 @@ int indexer_sizes(loader *l, indexer *i) {
                         : 0;
 }
 
+bool indexer_is_there(const loader *l, const layer *y) {
+  char name[64];
+  snprintf(name, sizeof name, "blk.%d.indexer.proj.weight", y->block);
+  return gguf_tensor_find(l->f, name);
+}
+
+int indexer_is_own(loader *l, const layer *y, bool *own) {
+  uint32_t each[MODEL_MAX_LAYERS];
+  if (key_flags(l, "attention.indexer.types", each)) return -1;
+  const gguf_value *list = gguf_find(l->f, l->key);
+  bool left_out = y->index >= l->m->n_layer && list->type == GGUF_ARRAY && list->a.n == (size_t)l->m->n_layer;
+  *own = left_out ? indexer_is_there(l, y) : each[y->index];
+  return 0;
+}
+
 int indexer_load(loader *l, layer *y) {
   indexer *i = &y->indexer;
   bool own = y->kv_from == y->index;

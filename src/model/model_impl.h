@@ -789,6 +789,10 @@ tensor *scaled_by_position(build *b, const layer *y, tensor *q);
 // indexer.c: its keys and tensors; whether a context of this length needs a choice; the positions that tokens read, {T,
 // 1, 1, 1, seen}, from x, the normed input of the layer, and q, which queries are made from
 int indexer_sizes(loader *l, indexer *i);                  // heads and elements; a head is at least what turns of it
+bool indexer_is_there(const loader *l, const layer *y);     // whether the file has its tensors
+// Whether a layer has an indexer of its own, by attention.indexer.types, or by its tensors if that lists the layers
+// without the block after them (mtp.c).
+int indexer_is_own(loader *l, const layer *y, bool *own);
 int indexer_load(loader *l, layer *y);
 int block_indexer_load(loader *l, layer *y);
 bool indexer_chooses(const model *m, int64_t n_ctx);

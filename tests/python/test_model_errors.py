@@ -63,6 +63,20 @@ def test_indexers_whose_heads_are_smaller_than_what_turns(run_weft, make_model, 
     assert tried >= 12
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_an_indexer_of_the_block_after_the_layers(run_weft, make_model, tmp_path, whole):
+    """The list of layers with indexers may leave the block out (converted folders do); its tensors say that it has one, which then needs all of them."""
+    keys, path = dict(make_model.FAMILIES["glm-dsa-sparse"]["keys"]), tmp_path / "m.gguf"
+    make_model.write("glm-dsa-sparse", path, mtp=True, own_keys={"glm-dsa.attention.indexer.types": keys.pop("attention.indexer.types")}, keys=keys)
+    reader = gguf.GGUFReader(path)
+    assert reader.fields["glm-dsa.attention.indexer.types"].contents() == [True, False, True] and reader.fields["glm-dsa.block_count"].contents() == 4
+    if not whole:
+        data, rest = without(path.read_bytes(), reader, ["blk.3.indexer.attn_k.weight"])
+        path.write_bytes(data + bytes(rest))
+    why = inspect(run_weft, path)
+    assert why is None if whole else "tensor 'blk.3.indexer.attn_k.weight' is missing" in why, why
+
+
 @pytest.mark.parametrize("encoder", ["qwen3vl", "gemma4", "qwen3omni", "resampler", "voxtral", "qwen2audio"])
 def test_changed_encoders(built_tool, tmp_path, encoder):
     """The same of mmproj files: refused, or an encoder and its graphs."""
