@@ -525,6 +525,19 @@ static bool part_product(kernel *k, const uop_list *all, size_t i, int unused) {
   return u->op == OP_REDUCE && u->dt == DT_F32 && !has_lane(u) && uop_has_axis(u, AXIS_LANE) && kernel_separate(k, u);
 }
 
+// Is each weight that the sum reads converted from a half?
+static bool converts_weights(uop *sum) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &sum->src[0], 1);
+  bool any = false;
+  for (size_t i = 0; i < l.n && !any; i++) {
+    const uop *u = l.at[i], *from = u->op == OP_CAST && u->dt == DT_F32 ? u->src[0] : u;
+    any = from->op == OP_LOAD && (from->dt == DT_F16 || from->dt == DT_BF16) && is_weight(from->src[0]->src[0]);
+  }
+  arena_free(a);
+  return any;
+}
+
 static void register_tiles(kernel *k) {
   int count, budget;
   uop *m = main_reduce(k, &count);
@@ -547,6 +560,8 @@ static void register_tiles(kernel *k) {
   map_free(&tiles);
   if (!tokens && count > 1) budget /= count;
   int want = env_int(ENV_MV_ROWS_PER_THREAD), done = 1;
+  // A conversion of a row's weights takes the place of a multiply-add, a load of a token's value does not.
+  if (tokens && converts_weights(m)) want = (want + 1) / 2;
   // the pairs of a rotation are already rows: `unrolled` of them share the loads
   if (want > unrolled) want /= unrolled;
   else want = 1;
