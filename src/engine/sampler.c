@@ -645,6 +645,8 @@ int sampler_new(const struct weft_sampling *p, int32_t n_vocab, sampler **out, e
 static void free_breakers(sampler *s) {
   for (size_t i = 0; i < s->breakers.n; i++) str_free(&s->breakers.at[i]);
   vec_free(&s->breakers);
+  free(s->searched); free(s->breaks);
+  s->searched = s->breaks = NULL;
 }
 
 void sampler_free(sampler *s) {
@@ -657,6 +659,7 @@ void sampler_free(sampler *s) {
   vec_free(&s->past);
   vec_free(&s->noted);
   vec_free(&s->z);
+  vec_free(&s->penalties);
   free(s->own);
   free(s->c);
   free(s->spare);
@@ -695,6 +698,8 @@ int sampler_breakers(sampler *s, const tokenizer *t, const char *const *texts, s
     vec_push(&s->breakers, text);
     if (text.n > s->longest_breaker) s->longest_breaker = text.n;
   }
+  if (n) s->searched = xcalloc((size_t)s->n_vocab / 64 + 1, sizeof *s->searched);
+  if (n) s->breaks = xcalloc((size_t)s->n_vocab / 64 + 1, sizeof *s->breaks);
   return 0;
 }
 

@@ -31,8 +31,10 @@ struct sampler {
   const tokenizer *vocab;                        // for breakers
   VEC(str) breakers;
   size_t longest_breaker;
+  // for each token, two bits (sampler_dry.c): was it searched for breakers, and has it one; NULL: no breakers
+  uint64_t *searched, *breaks;
   str tail;                                      // the end of the text, shorter than the longest breaker
-  str piece;                                     // of a token that may be a breaker
+  str piece;                                     // of a token that is searched
   double mu;                                     // mirostat's
   bool adapts;                                   // adaptive-p is the last stage
   double drawn_p, drawn_weight;                  // decayed sum of the probabilities drawn, and of their weights
@@ -47,6 +49,7 @@ struct sampler {
   VEC(int32_t) noted;                            // ids whose note is not 0
   uint32_t *keys, *open;                         // n_vocab and twice that, for radix sort; allocated on demand
   VEC(int32_t) z;                                // for DRY
+  VEC(double) penalties;                         // DRY's, by note; negative: not known yet
   char own_fault[160];                           // error of the program's own sampler in this draw
 };
 

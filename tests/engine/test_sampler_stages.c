@@ -391,6 +391,39 @@ static void test_adaptive_p_remembers(void **state) {
 
 // ---- DRY's breakers, masks ------------------------------------------------------------------------------------------
 
+// What a draw asks of tokens of the text is known when they are accepted: a draw of a long text asks for all of them,
+// and the pieces of a vocabulary are not made for it again. (Here there is nothing to make them of.) A later list of
+// breakers is searched anew.
+static void test_breakers_are_searched_once(void **state) {
+  (void)state;
+  small v;
+  small_init(&v, "gpt2", "gpt-2");
+  small_bytes_bpe(&v);
+  tokenizer *t = small_make(&v);
+  struct weft_sampling p = sampler_default();
+  p.dry_multiplier = 1;
+  p.dry_allowed_length = 0;
+  p.dry_last_n = -1;
+  p.temp = 0;
+  int32_t n = tokenizer_n_vocab(t);
+  sampler *s = make(p, n);
+  error err = {0};
+  float *logits = xcalloc((size_t)n, sizeof *logits);
+  logits['q'] = .5f;
+  logits['y'] = .4f;
+  assert_int_equal(sampler_breakers(s, t, (const char *const[]){"q", "\n"}, 2, &err), 0);
+  for (const char *c = "abqyabab"; *c; c++) sampler_accept(s, *c);
+  s->vocab = NULL;
+  assert_int_equal(sampler_sample(s, logits), 'q');                 // a breaker; y is in the text, too
+  assert_int_equal(sampler_breakers(s, t, (const char *const[]){"y"}, 1, &err), 0);
+  assert_int_equal(sampler_sample(s, logits), 'y');
+  assert_int_equal(sampler_breakers(s, t, NULL, 0, &err), 0);
+  assert_true(sampler_sample(s, logits) != 'y');
+  sampler_free(s);
+  free(logits);
+  small_free(&v, t);
+}
+
 static void test_breakers(void **state) {
   (void)state;
   small v;
@@ -563,6 +596,7 @@ int main(void) {
     cmocka_unit_test(test_mirostat_controls),
     cmocka_unit_test(test_adaptive_p_remembers),
     cmocka_unit_test(test_breakers),
+    cmocka_unit_test(test_breakers_are_searched_once),
     cmocka_unit_test(test_mask),
     cmocka_unit_test(test_logits_of_all_kinds),
     cmocka_unit_test(test_every_parameter_is_checked),
