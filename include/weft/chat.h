@@ -78,6 +78,9 @@ typedef struct weft_answer weft_answer;
  * inside reasoning. tools: the JSON that the template got; NULL: none, and calls are content. */
 int weft_answer_new(const weft_template *t, const char *prompt, size_t n_prompt, const char *tools, size_t n_tools,
                     weft_answer **out, weft_error *err);
+/* Another answer to its prompt, for an answer without text so far. They share what is known of the tools, so that one
+ * thread at a time may use an answer and its clones; any of them may be freed first. */
+weft_answer *weft_answer_clone(const weft_answer *a);
 /* Adds text from a stream that shows control tokens. The completed parts are borrowed until the next call; returns
  * their number. */
 size_t weft_answer_add(weft_answer *a, const char *text, size_t n, const weft_part **parts);
@@ -96,6 +99,12 @@ void weft_answer_free(weft_answer *a);        /* NULL is fine */
  * them. One for each answer. The vocabulary must stay open as long. */
 typedef struct weft_budget weft_budget;
 weft_budget *weft_budget_new(const weft_vocab *v, int64_t tokens, const char *message);
+/* Tokenizes the message now, with each mark that may end reasoning in `a`; otherwise it is tokenized when it is needed.
+ * *n: the number of tokens that the budget holds. */
+int weft_budget_prepare(weft_budget *b, const weft_answer *a, size_t *n, weft_error *err);
+/* A budget of as many tokens for another answer. They share the message and its tokens: one thread at a time may use a
+ * budget and its clones; any of them may be freed first. */
+weft_budget *weft_budget_clone(const weft_budget *b);
 /* Call it before each token of `a` is drawn. 1: *id is the next token, instead of a drawn one; 0: draw. */
 int weft_budget_next(weft_budget *b, const weft_answer *a, int32_t *id, weft_error *err);
 void weft_budget_free(weft_budget *b);        /* NULL is fine */

@@ -107,7 +107,7 @@ struct weft_answer {
   VEC(struct mark) marks;
   bool begins[256];                      // bytes with which some mark begins
   const struct channel_marks *channel;   // NULL: the format has no headers
-  json_t *tools;
+  answer_tools *tools;
   enum mode mode;
   const void *of;                        // the row of thinks or formats whose end is awaited
   bool in_channel;                       // in a call whose name came from a header
@@ -123,7 +123,7 @@ struct weft_answer {
   call_reader *reader;                   // IN_CALL
   own_parts own;
   VEC(answer_part) parts;
-  str prompt;                            // ids in it are already used
+  id_set ids;                            // of its own calls
 };
 
 static bool contains(text_view v, const char *what, size_t n) {
@@ -210,16 +210,28 @@ bool answer_reasons(text_view tmpl) {
 }
 
 int answer_new(text_view tmpl, text_view prompt, text_view tools, answer **out, error *err) {
-  json_t *t = tools.at ? json_read(tools.at, tools.n, 0, NULL, NULL) : NULL;
-  if (tools.at && !json_is_array(t)) { json_decref(t); return error_set(err, "tools: expected a JSON array"); }
+  answer_tools *t = NULL;
+  if (tools.at && answer_tools_new(tools, prompt, &t, err)) return -1;
   answer *a = xcalloc(1, sizeof *a);
   a->tools = t;
   a->first = true;
   choose_format(a, tmpl, prompt);
   a->skip = a->mode != IN_CONTENT;
-  if (t) str_addn(&a->prompt, prompt.at, prompt.n);
   *out = a;
   return 0;
+}
+
+answer *answer_clone(const answer *of) {
+  answer *a = xcalloc(1, sizeof *a);
+  a->tools = answer_tools_hold(of->tools);
+  a->channel = of->channel;
+  a->mode = of->mode;
+  a->of = of->of;
+  a->first = of->first;
+  a->skip = of->skip;
+  memcpy(a->begins, of->begins, sizeof a->begins);
+  for (size_t i = 0; i < of->marks.n; i++) vec_push(&a->marks, of->marks.at[i]);
+  return a;
 }
 
 static void clear_parts(answer *a) {
@@ -242,9 +254,9 @@ void answer_free(answer *a) {
   str_free(&a->space);
   str_free(&a->before);
   str_free(&a->body);
-  str_free(&a->prompt);
+  ids_free(&a->ids);
   call_reader_free(a->reader);
-  json_decref(a->tools);
+  answer_tools_drop(a->tools);
   free(a);
 }
 
@@ -466,12 +478,9 @@ static char *new_id(void) {
 
 // Returns whether the model's own id occurs nowhere in the conversation.
 static bool is_new_id(const answer *a, const char *id) {
-  enum { SHORTEST = 9 };                 // "0" is only the index of a call in its answer
-  size_t n = id ? strlen(id) : 0;
-  if (n < SHORTEST) return false;
-  for (const char *at = str_c(&a->prompt); (at = strstr(at, id)); at++)
-    if (at[n] < '0' || at[n] > '9') return false;          // functions.f:1 is not functions.f:12
-  return true;
+  const text_view v = {id, id ? strlen(id) : 0};
+  const id_set *known = answer_tools_ids(a->tools);
+  return ids_may_be(v) && !ids_have(&a->ids, v) && !(known && ids_have(known, v));
 }
 
 // Chooses the id: the model's, or functions.f:3 if functions.f:2 is used, since Kimi's template shows only the id of an
@@ -492,7 +501,7 @@ static size_t give(answer *a, const answer_part **parts) {
   for (size_t i = 0; i < a->own.n; i++) {
     struct own_part *own = &a->own.at[i];
     answer_part p = own->p;
-    if (own->name) { settle_id(a, own); str_addc(&a->prompt, ' '); str_add(&a->prompt, own->id); }
+    if (own->name) { settle_id(a, own); ids_put(&a->ids, (text_view){own->id, strlen(own->id)}); }
     p.name = own->name, p.id = own->id, p.text = str_c(&own->text), p.n = own->text.n;
     vec_push(&a->parts, p);
   }
@@ -513,11 +522,21 @@ bool answer_in_content(const answer *a) {
          (a->mode == IN_CALL && !a->in_channel && ((const struct call_marks *)a->of)->flags & MARKS_FIRST);
 }
 
-const char *answer_reasoning_end(const answer *a, char own[64]) {
-  if (a->mode != IN_REASONING) return NULL;
-  const char *end = a->channel ? a->channel->ends : ((const struct think_marks *)a->of)->end;
+static const char *first_line(const char *end, char own[64]) {
   snprintf(own, 64, "%.*s", (int)strcspn(end, "\n"), end);
   return *own ? own : NULL;
+}
+
+const char *answer_reasoning_end(const answer *a, char own[64]) {
+  if (a->mode != IN_REASONING) return NULL;
+  return first_line(a->channel ? a->channel->ends : ((const struct think_marks *)a->of)->end, own);
+}
+
+const char *answer_end_mark(const answer *a, size_t i, char own[64]) {
+  if (a->channel) return i ? NULL : first_line(a->channel->ends, own);
+  for (size_t k = 0; k < a->marks.n; k++)
+    if (a->marks.at[k].action == UNTHINK && !i--) return first_line(a->marks.at[k].text, own);
+  return NULL;
 }
 
 void answer_keep_reasoning(answer *a) {

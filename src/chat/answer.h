@@ -25,6 +25,9 @@ typedef struct weft_answer answer;
 // tells whether the answer begins inside reasoning. tools: the JSON given to the template; at NULL: calls are content
 // too, unless a header of gpt-oss's kind begins them. -1: tools are no JSON array.
 int answer_new(text_view tmpl, text_view prompt, text_view tools, answer **out, error *err);
+// A copy of an answer that has no text yet, for another answer to the prompt: what is known of its tools is shared, so
+// that one thread at a time may use an answer and its clones. Any of them may be freed first.
+answer *answer_clone(const answer *a);
 // Returns whether the template marks reasoning in a known format.
 bool answer_reasons(text_view tmpl);
 void answer_free(answer *a);                                            // NULL is allowed
@@ -37,6 +40,8 @@ size_t answer_end(answer *a, bool cut, const answer_part **parts);
 bool answer_in_content(const answer *a);
 // The marker that ends the current reasoning; a constructed one is written to own. NULL: not in reasoning.
 const char *answer_reasoning_end(const answer *a, char own[64]);
+// The i-th marker that may end reasoning, as answer_reasoning_end writes it; NULL: there are no more.
+const char *answer_end_mark(const answer *a, size_t i, char own[64]);
 // Keeps reasoning, with its markers, in the content; must be called before any text.
 void answer_keep_reasoning(answer *a);
 #endif

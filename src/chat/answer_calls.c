@@ -24,7 +24,7 @@ enum role { ROLE_SKIP, ROLE_NAME, ROLE_ID, ROLE_ARGUMENTS, ROLE_FUNCTION, ROLE_M
 typedef bool step(call_reader *r, char c);
 struct call_reader {
   const struct call_marks *marks;
-  const json_t *tools;
+  answer_tools *tools;
   own_parts *out;
   step *step;
   size_t stripped;           // bytes of marks->strip seen so far
@@ -647,7 +647,7 @@ static bool at_start(call_reader *r, char c) {
 
 static bool dead(call_reader *r, char c) { (void)r, (void)c; return false; }
 
-call_reader *call_reader_new(const struct call_marks *marks, const char *name, const json_t *tools, own_parts *out) {
+call_reader *call_reader_new(const struct call_marks *marks, const char *name, answer_tools *tools, own_parts *out) {
   call_reader *r = xcalloc(1, sizeof *r);
   *r = (call_reader){.marks = marks, .tools = tools, .out = out, .step = at_start, .named = name};
   if (name) r->step = open_named_call(r, (text_view){name, strlen(name)}) ? at_named : dead;
@@ -718,17 +718,9 @@ static bool finish_open_call(call_reader *r, bool cut) {
 bool call_reader_promises(const call_reader *r) {
   text_view word = r->word.n ? rest_of(str_view(&r->word), 1) : str_view(&r->word);
   bool known = false;
-  size_t i;
-  json_t *tool;
-  if (r->step == json_member && r->role == ROLE_NAME) {
-    json_array_foreach(r->tools, i, tool) {
-      const char *name = json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
-      known |= name && strlen(name) >= word.n && !memcmp(name, word.at, word.n);
-    }
-    return known;
-  }
+  if (r->step == json_member && r->role == ROLE_NAME) return answer_begins_tool(r->tools, word);
   if (r->step != json_in_key) word = str_view(&r->key);
-  for (i = 0; i < COUNT(roles); i++)
+  for (size_t i = 0; i < COUNT(roles); i++)
     known |= strlen(roles[i].key) >= word.n && !memcmp(roles[i].key, word.at, word.n);
   return known && r->open;
 }

@@ -1,6 +1,7 @@
 // Declarations for answer.c (the stream), answer_calls.c (the inside of calls) and answer_types.c (types by schemas).
 #ifndef WEFT_ANSWER_IMPL_H
 #define WEFT_ANSWER_IMPL_H
+#include "base/hash.h"
 #include "base/str.h"
 #include "chat/answer.h"
 #include <jansson.h>
@@ -25,10 +26,29 @@ enum {
 struct own_part { answer_part p; str text; char *name, *id; };
 typedef VEC(struct own_part) own_parts;
 
+// ---- ids (answer_ids.c); {0}: none
+typedef struct id_set { uint64_t *at; size_t n, cap; hash_key key; } id_set;
+void ids_of_text(id_set *s, text_view text);           // all that may be ids in it
+void ids_put(id_set *s, text_view id);
+bool ids_have(const id_set *s, text_view id);
+bool ids_may_be(text_view id);                         // long enough, and one word
+void ids_free(id_set *s);
+
+// ---- tools
+// Descriptions of tools, and what is known of their schemas. An answer and its clones share them, so that they are used
+// by one thread at a time.
+typedef struct answer_tools answer_tools;
+int answer_tools_new(text_view json, text_view prompt, answer_tools **out, error *err);
+answer_tools *answer_tools_hold(answer_tools *t);      // NULL is fine here and below
+void answer_tools_drop(answer_tools *t);
+const id_set *answer_tools_ids(const answer_tools *t); // those in the prompt
+bool answer_knows_tool(const answer_tools *t, text_view name);
+bool answer_begins_tool(const answer_tools *t, text_view name);        // or the beginning of a name?
+
 // Parses the inside of calls, character by character.
 typedef struct call_reader call_reader;
 // name: from a header (NULL: it is inside the call). tools: descriptions, or NULL; borrowed, as are marks and out.
-call_reader *call_reader_new(const struct call_marks *marks, const char *name, const json_t *tools, own_parts *out);
+call_reader *call_reader_new(const struct call_marks *marks, const char *name, answer_tools *tools, own_parts *out);
 void call_reader_free(call_reader *r);
 // False: the text is not a call. Parts already returned stay valid; the reader accepts no more text.
 bool call_reader_push(call_reader *r, char c);
@@ -44,9 +64,9 @@ enum {
   TYPE_STRING = 1, TYPE_INTEGER = 2, TYPE_NUMBER = 4, TYPE_BOOLEAN = 8, TYPE_NULL = 16, TYPE_OBJECT = 32,
   TYPE_ARRAY = 64, TYPE_ALL = 127
 };
-struct shape { const json_t *root, *schema; };         // borrowed; schema NULL: anything. root: for references
-bool answer_knows_tool(const json_t *tools, text_view name);
-struct shape answer_parameter(const json_t *tools, text_view tool, text_view key);
+// of: NULL: no tools. root: for references; schema NULL: anything
+struct shape { answer_tools *of; const json_t *root, *schema; };
+struct shape answer_parameter(answer_tools *t, text_view tool, text_view key);
 unsigned answer_types(struct shape s);                 // TYPE_...: never 0
 // Writes an unquoted value as JSON: as the value it spells if the types allow that, otherwise as a string.
 void answer_put_value(str *out, text_view v, unsigned types);

@@ -527,6 +527,8 @@ int weft_answer_new(const weft_template *t, const char *prompt, size_t n_prompt,
            : 0;
 }
 
+weft_answer *weft_answer_clone(const weft_answer *a) { return answer_clone(a); }
+
 size_t weft_answer_add(weft_answer *a, const char *text, size_t n, const weft_part **parts) {
   return answer_add(a, text, n, (const answer_part **)parts);
 }

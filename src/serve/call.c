@@ -468,14 +468,25 @@ static void fill_request(call *c, request *r) {
   r->tells = p->stream && p->progress;
   r->max_prompt_s = p->max_prompt_ms / 1000;
   r->max_answer_s = p->max_answer_ms / 1000;
-  r->reasoning_budget = p->reasoning_budget;
-  r->reasoning_message = p->reasoning_message ? xstrdup(json_string_value(p->reasoning_message)) : NULL;
   r->keep_reasoning = p->reasoning_format && !strcmp(json_string_value(p->reasoning_format), "none");
   r->slot = (int)p->slot;
   r->key = c->x->key < 0 ? 0 : c->x->key;
   r->account = &c->x->account;
   r->biases = c->biases.at;
   r->n_biases = c->biases.n;
+}
+
+// The message is tokenized here, once for all choices.
+static int open_budget(call *c, request *r) {
+  const char *message = json_string_value(c->p.reasoning_message);
+  weft_error err;
+  size_t n;
+  if (c->p.reasoning_budget < 0 || !r->answer) return 0;
+  r->budget = weft_budget_new(weft_model_vocab(c->m->model), c->p.reasoning_budget, message);
+  if (weft_budget_prepare(r->budget, r->answer, &n, &err))
+    return fault_set(&c->fault, 400, "reasoning_budget_message", "'reasoning_budget_message': %s", err.text);
+  return call_take(c, "reasoning_budget_message", "its text and tokens",
+                   n * sizeof(int32_t) + (message ? strlen(message) : 0));
 }
 
 // The number of ids up to which the length of a refused prompt is counted exactly, unless it far exceeds the context.
@@ -520,7 +531,7 @@ static int check_request(call *c, request *r) {
   if (request_sampler(r, m, 0, &s, &err))
     return fault_set(&c->fault, 400, c->p.samplers ? "samplers" : NULL, "%s", err.text);
   weft_sampler_free(s);
-  return 0;
+  return open_budget(c, r);
 }
 
 // Applies the server's default grammar or schema if the request has none and no tool call is forced.
@@ -713,10 +724,14 @@ static void fail_call(call *c) {
 }
 
 // Takes over the score of e. A stream sends each token at once and keeps no earlier ones.
-static void add_score(call *c, scores *to, event *e) {
+// copies: how often it is written.
+static void add_score(call *c, scores *to, event *e, size_t copies) {
   if (e->scored && !isfinite(e->logprob)) return;      // JSON has no such number
   if (c->p.stream) scores_clear(to);
-  else if (call_take(c, NULL, "log-probabilities", (size_t)(1 + e->n_top) * c->score_bytes)) { fail_call(c); return; }
+  else if (call_take(c, NULL, "log-probabilities", copies * (size_t)(1 + e->n_top) * c->score_bytes)) {
+    fail_call(c);
+    return;
+  }
   struct score s = {.id = e->id, .scored = e->scored, .logprob = e->logprob, .top = e->top};
   for (int32_t i = 0; i < e->n_top; i++) if (isfinite(e->top[i].logprob)) e->top[s.n_top++] = e->top[i];
   e->top = NULL;
@@ -780,11 +795,11 @@ static void take_in(call *c, event *e, struct choice *h) {
   switch (e->kind) {
   case EVENT_PROMPT: break;
   case EVENT_PROMPT_TOKEN:
-    if (!e->choice) add_score(c, &c->prompt_scores[(h - c->choices) / e->request->n], e);
+    add_score(c, &c->prompt_scores[(h - c->choices) / e->request->n], e, (size_t)e->request->n);
     break;
   case EVENT_TOKEN:
     if (e->id >= 0) vec_push(&h->ids, e->id);
-    if (e->scored) add_score(c, &h->scores, e);
+    if (e->scored) add_score(c, &h->scores, e, 1);
     for (size_t i = 0; i < e->parts.n; i++) choice_take(h, &e->parts.at[i]);
     break;
   case EVENT_VECTOR:

@@ -250,7 +250,18 @@ static const struct field detokenize_table[] = {
 static const struct fields detokenize_fields = FIELDS(detokenize_table);
 const struct fields *const llama_detokenize_fields[] = {&detokenize_fields, &name_fields, NULL};
 
-static json_t *detokenized(const served *m, struct params *p, fault *f) {
+// A token may be long: the text of ids is charged before it is made, as text, as JSON and as what is sent.
+static int take_text_of(const weft_vocab *v, const token_ids *ids, account *a, fault *f) {
+  enum { COPIES = 3 };
+  size_t all = 0, n;
+  for (size_t i = 0; i < ids->n; i++) {
+    weft_free(weft_piece(v, ids->at[i], true, &n));
+    all += n;
+  }
+  return fault_take(f, a, "tokens", "their text", all * COPIES);
+}
+
+static json_t *detokenized(const served *m, struct params *p, account *a, fault *f) {
   const weft_vocab *v = weft_model_vocab(m->model);
   token_ids ids = {0};
   json_t *one, *made = NULL;
@@ -261,7 +272,7 @@ static json_t *detokenized(const served *m, struct params *p, fault *f) {
     if (read_int(one, "tokens", 0, weft_vocab_size(v) - 1, &id, f)) break;
     vec_push(&ids, (int32_t)id);
   }
-  if (!f->status && !weft_detokenize(v, ids.at, ids.n, true, &text, &n, NULL)) {
+  if (!f->status && !take_text_of(v, &ids, a, f) && !weft_detokenize(v, ids.at, ids.n, true, &text, &n, NULL)) {
     made = json_pack("{so}", "content", json_of_text(text, n));
     weft_free(text);
   }
@@ -274,7 +285,7 @@ void llama_detokenize(server *s, exchange *x) {
   struct params p = {0};
   fault f = {0};
   bool read = !fields_read(asked_of(x)->body, "", detokenize_fields, &p, &f);
-  json_t *made = read ? detokenized(asked_of(x)->m, &p, &f) : NULL;
+  json_t *made = read ? detokenized(asked_of(x)->m, &p, &x->account, &f) : NULL;
   if (made) answer_json(x, 200, made);
   else answer_fault(s, x, &f);
 }

@@ -343,6 +343,19 @@ static void completion_finish(call *c) {
 static const struct speaker completion_speaker = {"text/event-stream", ": ping\n",        completion_start,
                                                   completion_event,    completion_finish, stream_failed};
 
+// The prompts' texts are written for each choice: as text, as JSON, and as a part of what is sent.
+static int take_echo(call *c) {
+  enum { COPIES = 3 };
+  for (size_t i = 0; c->p.echo && i < c->requests.n; i++) {
+    str text = {0};
+    add_prompt_text(c, (int)(i * (size_t)c->p.n), &text);
+    int bad = call_take(c, "echo", "the prompt in each answer", text.n * (size_t)c->p.n * COPIES);
+    str_free(&text);
+    if (bad) return -1;
+  }
+  return 0;
+}
+
 void openai_completions(server *s, exchange *x) {
   call *c = call_new(s, x, &completion_speaker);
   if (!c) return;
@@ -356,7 +369,7 @@ void openai_completions(server *s, exchange *x) {
   if (!said && c->p.max_tokens < 0) c->p.max_tokens = 16;
   if (c->p.echo && c->p.logprobs && c->p.stream)
     fault_set(&c->fault, 400, "stream", "'stream': scores of the prompt do not come as a stream");
-  if (c->fault.status || call_add_prompts(c, c->p.prompt, "prompt")) call_refuse(c);
+  if (c->fault.status || call_add_prompts(c, c->p.prompt, "prompt") || take_echo(c)) call_refuse(c);
   else call_go(c);
 }
 

@@ -291,6 +291,15 @@ static json_t *template_variables(const call *c) {
   return all;
 }
 
+// What reads the answers to this prompt: its tools are read once, and not on the step thread.
+static int open_answer(call *c, request *r) {
+  weft_error err;
+  size_t n = strlen(r->prompt_text) - r->given, n_tools = r->tools ? strlen(r->tools) : 0;
+  if (call_take(c, "tools", "what is known of them", r->tools ? json_cost(r->tools, n_tools) + n : 0)) return -1;
+  if (!weft_answer_new(r->tmpl, r->prompt_text, n, r->tools, n_tools, &r->answer, &err)) return 0;
+  return fault_set(&c->fault, 400, "tools", "%s", err.text);
+}
+
 int call_add_chat(call *c, json_t *messages, json_t *tools) {
   const served *its = c->m;
   size_t i;
@@ -347,6 +356,7 @@ int call_add_chat(call *c, json_t *messages, json_t *tools) {
   }
   if (!status && c->p.must_call) status = call_fits(c, r);       // before other work is done
   if (!status && c->p.must_call) status = force_call(c, r, &chat, messages, tools);
+  if (!status) status = open_answer(c, r);
   free(json);
   free(more);
   account_give(&c->x->account, beside);

@@ -70,6 +70,7 @@ typedef struct request {
   bool chat, one_call;
   const weft_template *tmpl;           // of a chat, with the end of its prompt and its tools as JSON
   char *prompt_text, *tools;
+  weft_answer *answer;                 //   those of its choices are clones of this one
   size_t given;                        // bytes at the end of prompt_text that begin the answer
   bool tells;                          // PROMPT events while it waits too
   bool scored, prompt_scored;          // log-probabilities of sampled tokens; of the prompt
@@ -78,9 +79,7 @@ typedef struct request {
   bool embeds;                         // embeddings are wanted: `prompt` has the texts, one after another
   VEC(size_t) lengths;                 //   of each
   enum weft_pooling pooling;
-  // limit of reasoning tokens, after which the message and the end of reasoning follow; negative: none
-  int64_t reasoning_budget;
-  char *reasoning_message;             // NULL: none
+  weft_budget *budget;                 // of reasoning; those of its choices are clones of this one; NULL: no limit
   bool keep_reasoning;                 // reasoning stays in the content
   double max_prompt_s, max_answer_s;   // 0: no limit
   int slot;                            // requested for its first choice; -1: any

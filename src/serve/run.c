@@ -122,8 +122,9 @@ void request_clear(request *r) {
   forced_free(r->forced);
   free(r->scales);
   free(r->prompt_text);
-  free(r->reasoning_message);
+  weft_budget_free(r->budget);
   free(r->tools);
+  weft_answer_free(r->answer);
 }
 
 // ---- events ---------------------------------------------------------------------------------------------------------
@@ -305,12 +306,9 @@ static int prepare_run(run *u, weft_error *err) {
   u->stream = weft_stream_new(weft_model_vocab(u->m), r->chat);
   if (r->stops.n && weft_stop_new((const char *const *)r->stops.at, r->stops.n, &u->stop, err)) return -1;
   size_t n = r->chat ? strlen(r->prompt_text) : 0, given = r->given;
-  if (r->chat && weft_answer_new(r->tmpl, r->prompt_text, n - given, r->tools, r->tools ? strlen(r->tools) : 0,
-                                 &u->answer, err))
-    return -1;
+  if (r->answer) u->answer = weft_answer_clone(r->answer);
   if (r->keep_reasoning && u->answer) weft_answer_keep_reasoning(u->answer);
-  if (r->reasoning_budget >= 0 && u->answer)
-    u->budget = weft_budget_new(weft_model_vocab(u->m), r->reasoning_budget, r->reasoning_message);
+  if (r->budget) u->budget = weft_budget_clone(r->budget);
   if (given) read_given(u, r->prompt_text + n - given, given);
   if (r->forced) add_unshown(u, r->forced->before, strlen(r->forced->before));
   return 0;
@@ -323,6 +321,8 @@ run *run_new(weft_model *m, weft_draft *d, enum weft_speculating speculating, re
 }
 
 const request *run_request(const run *u) { return u->r; }
+// The prompt's scores are those of the first choice: the others continue from its sequence.
+static bool scores_prompt(const run *u) { return u->r->prompt_scored && !u->choice; }
 static size_t prompt_left(const run *u) { return u->r->prompt.n - u->fed; }
 static size_t lost_left(const run *u) { return u->lost.n ? u->lost.n - u->held.past.n : 0; }
 size_t run_left(const run *u) { return prompt_left(u) + lost_left(u); }
@@ -341,7 +341,7 @@ size_t run_needs(const run *u, size_t most) {
   size_t left = prompt_left(u);
   if (u->r->cancelled || weft_model_denoises(u->m) || (run_left(u) && !most)) return 0;
   if (u->lost.n) return lost_left(u) + 1;
-  if (u->r->prompt_scored && left > 1) left--;
+  if (scores_prompt(u) && left > 1) left--;
   return !left ? 1 : left < most ? left : most;
 }
 
@@ -652,7 +652,7 @@ bool run_offer(run *u, size_t most, weft_tokens *out) {
   } else if (!left) {
     out->ids = &u->drawn_id;
     out->n = 1;
-  } else if (u->r->prompt_scored && left > 1) {
+  } else if (scores_prompt(u) && left > 1) {
     if (feed_scored(u, most < left ? most : left - 1, &err)) return fail_run(u, &err);
     say_progress(u);
   } else {
@@ -719,7 +719,7 @@ bool run_took(run *u, const weft_tokens *t, bool late) {
     return true;
   }
   if (run_left(u)) {
-    if (u->r->prompt_scored && !u->fed) say_first(u);
+    if (scores_prompt(u) && !u->fed) say_first(u);
     u->fed += t->n;
     say_progress(u);
     if (run_left(u)) return true;

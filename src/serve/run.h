@@ -21,6 +21,12 @@ static inline size_t alike(const token_ids *x, const token_ids *y) {
 // The number of leading tokens of a prompt that h has, evaluated as the request has them evaluated.
 size_t request_shares(const request *r, const held *h);
 
+// At most how many tokens of its prompt may come from the cache: the last one is evaluated, and all while the choice
+// that scores them, the first, has not begun or begins.
+static inline size_t request_may_share(const request *r) {
+  return r->prompt_scored && r->begun <= 1 ? 0 : r->prompt.n - 1;
+}
+
 typedef struct run run;
 // d: NULL: none
 run *run_new(weft_model *m, weft_draft *d, enum weft_speculating speculating, request *r, int choice);

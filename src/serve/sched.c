@@ -36,7 +36,8 @@ enum { ALONE_EVERY = 16 };             // one step in this many has no prompt, t
 // In tokens: a chunk, its minimum and maximum; a tile, which costs as much as one token.
 enum { PIECE = 64, MOST_PIECE = 1024, LEAST = 4, TILE = PRICES_TILE };
 
-struct queue { request *first, *next; int64_t credit; };     // next: used while all queues are scanned
+// next, best: used while all queues are scanned
+struct queue { request *first, *next, **best; int64_t credit; };
 // live: running answers; rest: unused sequences, the most recently used last
 struct sched {
   struct sched_options o;
@@ -92,7 +93,7 @@ struct known { const held *h; size_t at, n, shared; };
 
 static struct known known_tokens(const sched *s, const request *r) {
   struct known best = {0};
-  size_t limit = r->prompt_scored ? 0 : r->prompt.n - 1;
+  size_t limit = request_may_share(r);
   for (size_t i = 0; i < s->rest.n + s->live.n; i++) {
     const held *h = i < s->rest.n ? &s->rest.at[i] : run_held(s->live.at[i - s->rest.n]);
     size_t n = h ? request_shares(r, h) : 0;
@@ -125,12 +126,13 @@ static request *take_request(sched *s, request **at) {
   return r;
 }
 
-// The next request, or NULL. Each nonempty queue gains credit until one can pay.
+// The next request, or NULL. Each nonempty queue gains credit until one can pay; prompts are looked up once.
 static request *next_request(sched *s) {
   if (!s->c.waiting) return NULL;
+  for (int k = 0; k < s->o.n_keys; k++) s->queues[k].best = NULL;
   for (;;) {
     struct queue *q = &s->queues[s->turn];
-    request **r = best_of(s, q);
+    request **r = q->best = q->best ? q->best : best_of(s, q);
     if (!*r) q->credit = 0;
     else if (q->credit >= request_cost(*r)) { q->credit -= request_cost(*r); return take_request(s, r); }
     else q->credit += QUANTUM;
@@ -299,7 +301,7 @@ static int find_past(sched *s, const request *r, int slot, held *out, size_t *sh
   struct known best = known_tokens(s, r);
   size_t n_rest = s->rest.n;
   *shared = best.shared;
-  if (take_up(s, r, r->prompt_scored ? 0 : r->prompt.n - 1, best.n, out)) return 0;
+  if (take_up(s, r, request_may_share(r), best.n, out)) return 0;
   if (s->rest.n < n_rest) best = known_tokens(s, r);
   size_t lost = best.h ? best.h->past.n - best.n : 0;
   bool moves = best.h && slot >= 0 && best.h->slot >= 0 && best.h->slot != slot;

@@ -288,12 +288,111 @@ static void test_deep_arguments(void **state) {
   pthread_attr_destroy(&small);
 }
 
+// Parses a text with clones of one answer, and gives what became of it with the first. The answer is freed before them.
+static char *with_clones(const char *json, const char *prompt, const str *text, size_t n, double *took) {
+  answer *first, *all[8];
+  error err = {0};
+  const answer_part *parts;
+  struct shown s = {.kind = -1};
+  double began = processor_s();
+  assert_int_equal(
+    answer_new((text_view){0}, (text_view){prompt, strlen(prompt)}, (text_view){json, strlen(json)}, &first, &err), 0);
+  for (size_t i = 0; i < n; i++) all[i] = answer_clone(first);
+  answer_free(first);
+  for (size_t i = 0; i < n; i++) {
+    size_t n_parts = answer_add(all[i], text->at, text->n, &parts);
+    if (!i) show(&s, parts, n_parts);
+    n_parts = answer_end(all[i], false, &parts);
+    if (!i) show(&s, parts, n_parts);
+    answer_free(all[i]);
+  }
+  end_call(&s);
+  str_free(&s.arguments);
+  *took = processor_s() - began;
+  return s.out.at;
+}
+
+// Each parameter is a union of unions of references of 10 KB that lead nowhere, and each has elements: a walk costs
+// what it reads, what it found is kept, and further walks become short.
+static void test_schemas_that_take_long(void **state) {
+  (void)state;
+  enum { WIDE = 60, LONG = 10000, PARAMETERS = 1000 };
+  str json = {0}, text = {0};
+  double took;
+  str_add(&json, "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":{"
+                 "\"s\":{\"type\":\"string\"},\"n\":{\"$ref\":\"#/$defs/n\"}");
+  for (int i = 0; i < PARAMETERS; i++) str_addf(&json, ",\"k%d\":{\"$ref\":\"#/$defs/a\"}", i);
+  str_add(&json, "},\"$defs\":{\"n\":{\"type\":\"integer\"},\"a\":{\"anyOf\":[");
+  for (int i = 0; i < WIDE; i++) str_addf(&json, "%s{\"$ref\":\"#/$defs/b\"}", i ? "," : "");
+  str_add(&json, "]},\"b\":{\"anyOf\":[");
+  for (int i = 0; i < WIDE; i++) str_addf(&json, "%s{\"$ref\":\"#/$defs/l\"}", i ? "," : "");
+  str_add(&json, "]},\"l\":{\"$ref\":\"#/");
+  for (int i = 0; i < LONG; i++) str_addc(&json, 'x');
+  str_add(&json, "\"}}}}}]");
+  str_add(&text, "<tool_call>\n<function=f>\n<parameter=s>1</parameter>\n");
+  for (int i = 0; i < PARAMETERS; i++)
+    str_addf(&text, "<parameter=k%d><a%d>1</a%d><b>2</b></parameter>\n", i, i, i);
+  str_add(&text, "<parameter=n>2</parameter>\n</function>\n</tool_call>");
+  char *got = with_clones(json.at, "", &text, 8, &took);
+  if (took > 4) fail_msg("%.1f s", took);
+  if (strncmp(got, "f({\"s\":\"1\",", 11) || !strstr(got, "\"n\":2}")) fail_msg("%.200s", got);
+  free(got);
+  str_free(&text);
+  str_free(&json);
+}
+
+// Calls with an id that is used, as are those that follow it: no call looks through the prompt.
+static void test_ids_in_a_long_prompt(void **state) {
+  (void)state;
+  enum { USED = 300, CALLS = 1000 };
+  str prompt = {0}, text = {0};
+  double took;
+  for (int i = 0; i < 200000; i++) str_addf(&prompt, "%d words ", i);
+  for (int i = 0; i < USED; i++) str_addf(&prompt, "<|id|>functions.f:%d<|end|>\n## Return of functions.f:%d\n", i, i);
+  str_add(&prompt, "{\"id\": \"call_AbCdEf012\"} (id:toolu_0123456789).");
+  for (int i = 0; i < CALLS; i++)
+    str_addf(&text, "<tool_call>{\"name\": \"f\", \"id\": \"functions.f:%d\", \"arguments\": {}}</tool_call>", i % 9);
+  free(with_clones(tools, prompt.at, &text, 8, &took));
+  if (took > 4) fail_msg("%.1f s", took);
+  static const struct { const char *id; const char *becomes;
+  } ids[] = {// NULL: another one
+             {"functions.f:30", NULL},
+             {"functions.f:299", "functions.f:300"},
+             {"functions.f:301", "functions.f:301"},
+             {"call_AbCdEf012", NULL},
+             {"call_AbCdEf01", "call_AbCdEf01"},
+             {"toolu_0123456789", NULL},
+             {"fresh_id_1", "fresh_id_1"},
+             {"two words", NULL},
+             {"short", NULL}};
+  for (size_t i = 0; i < COUNT(ids); i++) {
+    answer *a;
+    error err = {0};
+    const answer_part *parts;
+    text.n = 0;
+    str_addf(&text, "<tool_call>{\"name\": \"f\", \"id\": \"%s\", \"arguments\": {}}</tool_call>", ids[i].id);
+    assert_int_equal(
+      answer_new((text_view){0}, (text_view){prompt.at, prompt.n}, (text_view){tools, sizeof tools - 1}, &a, &err), 0);
+    for (int again = 0; again < 2; again++) {                            // its own id is used, too
+      size_t n = answer_add(a, text.at, text.n, &parts);
+      assert_true(n > 0 && parts[0].id);
+      bool kept = !strcmp(parts[0].id, ids[i].becomes ? ids[i].becomes : ids[i].id);
+      if (kept != (ids[i].becomes && !again)) fail_msg("%s: %s", ids[i].id, parts[0].id);
+    }
+    answer_free(a);
+  }
+  str_free(&text);
+  str_free(&prompt);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_formats),
     cmocka_unit_test(test_any_cut_of_anything),
     cmocka_unit_test(test_bad_tools),
     cmocka_unit_test(test_deep_arguments),
+    cmocka_unit_test(test_schemas_that_take_long),
+    cmocka_unit_test(test_ids_in_a_long_prompt),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,7 @@
 """Answers and conversations in the details on which clients rely: null contents, documents, items of Responses, offsets, cut characters."""
 import json
+import os
+from pathlib import Path
 
 import pytest
 import scripted
@@ -199,3 +201,55 @@ def test_bos_of_chats(weft, weft_env, make_gguf, tmp_path):
     for options in ((), ("--chat-bos",)):
         with Server(weft, weft_env, make_gguf("tiny-llama"), "--chat-template-file", own, *options) as s:
             assert count(s) == without + 1
+
+
+# ---- choices ------------------------------------------------------------------------------------------------------------------------
+
+
+def processor_s(s):
+    fields = Path(f"/proc/{s.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.parametrize("big", ["tools", "reasoning_budget_message"])
+def test_choices_share_what_is_read(weft, weft_env, tinypy, tmp_path, big):
+    """Tools, which this template does not show, and what ends reasoning are read once, however many answers there are."""
+    (tmp_path / "t.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}<think>")
+    more = {"tools": [{"type": "function", "function": {"name": f"f{i}", "parameters": {"type": "object", "properties": {f"a{k}": {"type": "string"} for k in range(20)}}}} for i in range(2500)]} \
+        if big == "tools" else {"reasoning_budget_message": "and so on, 12 words " * 50000, "reasoning_budget_tokens": 0}
+    with Server(weft, weft_env, tinypy, "-c", "512", "-np", "4", "--chat-template-file", tmp_path / "t.jinja") as s:
+        def cost(n, **more):
+            before = processor_s(s)
+            status, got = s.ask("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1, "n": n, **more})
+            assert status == 200 and len(got["choices"]) == n, got
+            return processor_s(s) - before
+
+        cost(1, **more)
+        one, bare, many = cost(1, **more), cost(64), cost(64, **more)
+    assert many < 3 * one + 2 * bare + 0.1, (one, bare, many)
+
+
+def test_a_scored_prompt_is_evaluated_once(weft, weft_env, tinypy):
+    """And its scores, and its text, are charged as often as they are written."""
+    asked = {"prompt": [5 + i % 200 for i in range(600)], "echo": True, "logprobs": 2, "max_tokens": 2, "temperature": 0}
+    with Server(weft, weft_env, tinypy, "-c", "1024", "-np", "4", "--max-request-memory", "16") as s:
+        one = s.ask("/v1/completions", asked)[1]["choices"][0]
+        before = s.metric("llamacpp:prompt_tokens_total")
+        status, got = s.ask("/v1/completions", {**asked, "n": 4})
+        assert status == 200 and all(c["logprobs"] == one["logprobs"] and c["text"] == one["text"] for c in got["choices"]), got
+        assert s.metric("llamacpp:prompt_tokens_total") - before < 700
+        status, got = s.ask("/v1/completions", {**asked, "n": 128})
+        assert status in (400, 413, 429, 503) and "--max-request-memory" in got["error"]["message"], got
+        status, got = s.ask("/v1/completions", {"prompt": "word " * 150, "echo": True, "max_tokens": 1, "n": 128})
+        assert status == 200, got
+
+
+def test_the_text_of_tokens_is_charged(weft, weft_env, tmp_path):
+    path = scripted.write(tmp_path / "long.gguf", {"1": ["word " * 40]}, TEMPLATE)
+    with Server(weft, weft_env, path, "--max-request-memory", "32") as s:
+        token = 257                    # the first after the bytes and the end
+        status, got = s.ask("/detokenize", {"tokens": [token] * 100})
+        assert status == 200 and got["content"] == "word " * 4000
+        status, got = s.ask("/detokenize", {"tokens": [token] * 100000})
+        assert status == 413 and "their text" in got["error"]["message"] and "--max-request-memory" in got["error"]["message"], got
+        assert s.ask("/detokenize", {"tokens": [1] * 100000})[0] == 200

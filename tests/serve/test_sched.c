@@ -87,7 +87,7 @@ static void on_event(void *ctx, event *e) {
 
 static client *ask(client *c, int seed, int prompt, int64_t most) {
   *c = (client){.r = {.sampling = weft_sampling_default(), .ignore_end = true, .max_tokens = most, .n = 1, .slot = -1,
-                      .reasoning_budget = -1, .event = on_event, .ctx = c}};
+                      .event = on_event, .ctx = c}};
   c->r.sampling.temp = 0;
   for (int i = 0; i < prompt; i++) vec_push(&c->r.prompt, 100 + (7 * i + 13 * seed) % 150);
   return c;
