@@ -5,6 +5,7 @@
 #include <time.h>
 #ifdef __GLIBC__
 #include <malloc.h>
+#include <sys/resource.h>
 #endif
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
@@ -19,9 +20,20 @@ static size_t most_for(const account *a, size_t of_one) {
   return of_one > a->spare / 16 ? a->most - a->spare : a->most;
 }
 
+static bool system_is_short(account *a, size_t n, size_t of_one) {
+  enum { STEP = 256 << 10, CHARGED = 3 };
+  if (!a->system) return false;
+  bool due = atomic_fetch_add(&a->unasked, n) + n > STEP || a->scarce;
+  if (!due || (of_one <= STEP && n <= STEP)) return false;
+  uint64_t left = a->system();
+  a->unasked = 0;
+  return a->scarce = left < a->keep || (left - a->keep) / CHARGED < n;
+}
+
 // of_one: what the account below it, for which this is taken, will hold.
 static const account *take_for_one(account *a, size_t n, size_t of_one) {
   if (!a) return NULL;
+  if (system_is_short(a, n, of_one)) return a;
   // compared first, so that a refused request never takes room from others
   size_t held = a->bytes, most = most_for(a, of_one);
   do {
@@ -69,7 +81,10 @@ bool account_is_crowded(const account *a) {
 
 void memory_give_back_large(void) {
 #ifdef __GLIBC__
+  struct rlimit addresses;
   mallopt(M_MMAP_THRESHOLD, 128 << 10);
+  // each thread would reserve 64 MiB of addresses for its own small blocks
+  if (!getrlimit(RLIMIT_AS, &addresses) && addresses.rlim_cur != RLIM_INFINITY) mallopt(M_ARENA_MAX, 1);
 #endif
 }
 
@@ -105,6 +120,9 @@ int account_take_for(account *a, size_t n, error *err) {
   const account *full = account_take(a, n);
   if (!full) return 0;
   *(full != a ? &a->crowded : &a->full) = true;
+  if (full->scarce)
+    return error_set(err, "%zu MB of memory are needed for it, and the system has too little left (of the machine, its "
+                          "control group or ulimit)", (n >> 20) + 1);
   return error_set(err, "%zu MB of memory are needed for it, beside %zu MB that are held; %zu MB is the most (%s)",
                    (n >> 20) + 1, full->bytes >> 20, full->most >> 20, full->bytes_option);
 }

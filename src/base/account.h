@@ -11,6 +11,13 @@
 
 typedef struct account {
   struct account *up;                  // NULL: the root
+  // Of the root: bytes that the process may still use; NULL: not asked. It is asked for every 256 KiB, on behalf of
+  // accounts that hold more than that: `keep` of the bytes stay, and a third of the rest may be taken, since not all
+  // memory is charged.
+  uint64_t (*system)(void);
+  size_t keep;
+  _Atomic size_t unasked;              // bytes taken since it was asked
+  _Atomic bool scarce;                 // its last answer was too little
   _Atomic size_t bytes, peak;          // held now, and the peak so far
   size_t most;                         // bytes; SIZE_MAX: unlimited
   // bytes of `most` that are reserved for accounts below it that hold at most a sixteenth of them

@@ -22,10 +22,12 @@ static uint64_t area_size(uint64_t size) { return (size + MEMORY_ALIGN - 1) / ME
 static _Thread_local uint64_t refusals;
 uint64_t memory_refusals(void) { return refusals; }
 
-// The lower one of the limits that may refuse a reservation to this process; NULL: there are none.
+// The limits that may refuse memory to this process, and the line of /proc/self/status with what counts against each.
+static const struct { int limit; const char *name, *used; } limits[] = {
+  {RLIMIT_AS, "addresses: ulimit -v", "VmSize"}, {RLIMIT_DATA, "data: ulimit -d", "VmData"}};
+
+// The lower one of the limits; NULL: there are none.
 static const char *limit_of_process(uint64_t *bytes) {
-  static const struct { int limit; const char *name; } limits[] = {{RLIMIT_AS, "addresses: ulimit -v"},
-                                                                  {RLIMIT_DATA, "data: ulimit -d"}};
   const char *name = NULL;
   for (size_t i = 0; i < COUNT(limits); i++) {
     struct rlimit now;
@@ -133,29 +135,44 @@ static bool read_kb(const char *path, const char *name, uint64_t *out) {
   return found;
 }
 
-int memory_available(uint64_t *out, error *err) {
-  uint64_t machine, group = cgroup_memory_available("");
-  if (!read_kb("/proc/meminfo", "MemAvailable", &machine)) {
-    if (group == UINT64_MAX) return error_set(err, "memory: /proc/meminfo does not say how much is available");
-    machine = group;
+static uint64_t status(const char *name) {
+  uint64_t v = 0;
+  return read_kb("/proc/self/status", name, &v) ? v : 0;
+}
+
+// What the limits of the process leave; UINT64_MAX: there are none.
+static uint64_t left_of_limits(void) {
+  uint64_t least = UINT64_MAX;
+  for (size_t i = 0; i < COUNT(limits); i++) {
+    struct rlimit now;
+    if (getrlimit(limits[i].limit, &now) || now.rlim_cur == RLIM_INFINITY) continue;
+    uint64_t used = status(limits[i].used), left = now.rlim_cur > used ? now.rlim_cur - used : 0;
+    if (left < least) least = left;
   }
-  *out = machine < group ? machine : group;
+  return least;
+}
+
+static uint64_t min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+int memory_available(uint64_t *out, error *err) {
+  uint64_t machine, others = min_u64(cgroup_memory_available(""), left_of_limits());
+  if (!read_kb("/proc/meminfo", "MemAvailable", &machine)) {
+    if (others == UINT64_MAX) return error_set(err, "memory: /proc/meminfo does not say how much is available");
+    machine = others;
+  }
+  *out = min_u64(machine, others);
   return 0;
 }
 
 int memory_total(uint64_t *out, error *err) {
-  uint64_t machine, group = cgroup_memory_limit("");
+  uint64_t machine, most, others = cgroup_memory_limit("");
+  if (limit_of_process(&most)) others = min_u64(others, most);
   if (!read_kb("/proc/meminfo", "MemTotal", &machine)) {
-    if (group == UINT64_MAX) return error_set(err, "memory: /proc/meminfo does not say how much there is");
-    machine = group;
+    if (others == UINT64_MAX) return error_set(err, "memory: /proc/meminfo does not say how much there is");
+    machine = others;
   }
-  *out = machine < group ? machine : group;
+  *out = min_u64(machine, others);
   return 0;
-}
-
-static uint64_t status(const char *name) {
-  uint64_t v = 0;
-  return read_kb("/proc/self/status", name, &v) ? v : 0;
 }
 
 uint64_t memory_peak_rss(void) { return status("VmHWM"); }

@@ -33,7 +33,8 @@ void memory_touch(const void *p, uint64_t size);
 bool memory_resident(const void *p, uint64_t size, unsigned char *pages);
 
 // In bytes. Available: what this process may still use without swapping, the minimum of the machine's and its control
-// group's, with the page cache counted as available. Total: of the machine, or the group's limit if that is less.
+// group's, with the page cache counted as available, and of what the limits of the process leave (ulimit -v, -d).
+// Total: of the machine, or the lowest limit of group and process if that is less.
 // Returns -1 if the system does not tell (err says why): then nothing should be refused.
 int memory_available(uint64_t *out, error *err);
 int memory_total(uint64_t *out, error *err);

@@ -39,6 +39,10 @@ int fault_set(fault *f, int status, const char *param, const char *fmt, ...) {
 
 int fault_crowded(fault *f, const account *all, const char *param, const char *what) {
   f->retry_s = 5;
+  if (all->scarce)
+    return fault_set(f, 429, param,
+                     "%s: there is no memory left for it: the system has too little (of the machine, its control group "
+                     "or ulimit)", what);
   return fault_set(f, 429, param,
                    "%s: there is no memory left for it: all requests hold %zu MB, and %zu MB is the most (%s)", what,
                    all->bytes >> 20, all->most >> 20, all->bytes_option);

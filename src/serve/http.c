@@ -716,6 +716,7 @@ int http_start(const struct http_options *o, http **out, error *err) {
   int why = errno, status = tls && !has_tls ? error_set(err, "this libmicrohttpd is built without TLS")
                : tls ? error_set(err, "TLS does not start with this key and certificate: %s",
                                  *h->reason ? h->reason : "they are not a key and its certificate")
+               : why == EAGAIN ? error_set(err, "no thread could be made for the HTTP server: %s", strerror(why))
                      : error_set(err, "the HTTP server does not start: %s", strerror(why));
   watch_stop(h->watch);
   free(h);

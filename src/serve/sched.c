@@ -866,6 +866,7 @@ int sched_start(const struct sched_options *o, sched **out, error *err) {
   os_cond_init(&s->more);
   *out = s;
   if (!pthread_create(&s->thread, NULL, lead, s)) return 0;
+  *out = NULL;
   free(s->queues);
   free(s);
   return error_set(err, "no thread could be made for the model");

@@ -508,9 +508,9 @@ static void make_shapes(server *s) {
 
 // The memory limit of all requests: a quarter of the free memory; the model, its cache and unaccounted memory (at most
 // twice the accounted) need the rest.
-static size_t requests_room(const server *s, int64_t asked) {
+static size_t requests_room(const server *s, uint64_t left, int64_t asked) {
   enum { LEAST = 8 << 20 };
-  uint64_t quarter = weft_memory_available() / 4, most = quarter > LEAST ? quarter : LEAST;
+  uint64_t quarter = left / 4, most = quarter > LEAST ? quarter : LEAST;
   if ((uint64_t)asked <= most) return (size_t)asked;
   log_say(s->log, "memory", "requests may hold %llu MiB together, a quarter of the memory that is left (--max-memory)",
           (unsigned long long)(most >> 20));
@@ -533,10 +533,13 @@ static int start_server(serve *v, error *err) {
   if (read_server_defaults(s, err)) return -1;
   if (log_start(s->log, err)) return -1;
   weft_log_to(on_warning, s->log);
+  enum { KEEP = 32 << 20 };            // for threads and libraries, at all times
   // an eighth is reserved for small requests, so that large ones do not block them
-  size_t room = requests_room(s, o->max_bytes), spare = room / 8,
+  uint64_t left = weft_memory_available(), keep = left / 16 < KEEP ? left / 16 : KEEP;
+  size_t room = requests_room(s, left, o->max_bytes), spare = room / 8,
          most = (size_t)min_i64((int64_t)(room - spare), o->max_request_bytes);
-  s->memory = (account){.most = room, .spare = spare, .most_ns = INT64_MAX, .bytes_option = "--max-memory"};
+  s->memory = (account){.most = room, .spare = spare, .most_ns = INT64_MAX, .bytes_option = "--max-memory",
+                        .system = weft_memory_available, .keep = (size_t)keep};
   struct shelf_options so = {.o = o, .log = s->log, .kv = s->kv, .n_keys = n_keys, .ready = on_model, .ctx = s};
   struct http_options ho = {.listen_fd = v->fd,
                             .given = v->given,

@@ -76,6 +76,7 @@ int watch_start(const struct watch_calls *calls, watch **out, error *err) {
   pthread_mutex_init(&w->lock, NULL);
   *out = w;
   if (!pthread_create(&w->thread, NULL, watch_loop, w)) return 0;
+  *out = NULL;
   departures_close(left);
   free(w);
   return error_set(err, "no thread could be made to watch connections");

@@ -54,6 +54,36 @@ static void some_is_for_small_ones(void **state) {
   assert_int_equal(all.bytes, 0);
 }
 
+static uint64_t system_has;
+static uint64_t ask_system(void) { return system_has; }
+
+// What the system has left bounds those that hold much, whatever the account itself allows.
+static void the_system_has_less(void **state) {
+  (void)state;
+  enum { MIB = 1 << 20 };
+  account all = root((size_t)1 << 40), large = below(&all, SIZE_MAX), small = below(&all, SIZE_MAX);
+  all.system = ask_system;
+  all.keep = 10 * MIB;
+  system_has = 40 * MIB;
+  assert_null(account_take(&large, 10 * MIB));
+  assert_ptr_equal(account_take(&large, 10 * MIB + 1), &all);
+  assert_true(all.scarce);
+  assert_int_equal(all.bytes, 10 * MIB);
+  system_has = 9 * MIB;
+  assert_ptr_equal(account_take(&large, 1), &all);
+  assert_null(account_take(&small, 200 << 10));
+  assert_ptr_equal(account_take(&small, 100 << 10), &all);
+  error err = {0};
+  assert_int_equal(account_take_for(&large, MIB, &err), -1);
+  assert_non_null(strstr(err.text, "the system has too little left"));
+  system_has = 40 * MIB;
+  assert_null(account_take(&large, 10 * MIB));
+  assert_false(all.scarce);
+  account_close(&large);
+  account_close(&small);
+  assert_int_equal(all.bytes, 0);
+}
+
 enum { ROUNDS = 3000000 };
 static void *take_too_much(void *up) {
   account one = below(up, SIZE_MAX);
@@ -167,6 +197,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(takes_and_gives),
     cmocka_unit_test(some_is_for_small_ones),
+    cmocka_unit_test(the_system_has_less),
     cmocka_unit_test(what_is_refused_takes_no_room),
     cmocka_unit_test(arenas_charge_the_thread),
     cmocka_unit_test(time_is_limited),

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/str.h"
@@ -151,6 +152,16 @@ static void touches(void **state) {
   munmap(p, size);
 }
 
+static uint64_t used_of(const char *name) {
+  char line[256];
+  uint64_t kb = 0;
+  FILE *f = fopen("/proc/self/status", "r");
+  while (fgets(line, sizeof line, f))
+    if (!strncmp(line, name, strlen(name))) kb = strtoull(line + strlen(name), NULL, 10);
+  fclose(f);
+  return kb << 10;
+}
+
 static void sizes_are_plausible(void **state) {
   (void)state;
   uint64_t total, available;
@@ -165,6 +176,33 @@ static void sizes_are_plausible(void **state) {
   assert_true(memory_peak_rss() >= peak + size / 2);
   memory_release(p, size);
   assert_true(memory_peak_rss() >= peak + size / 2);      // a peak stays
+}
+
+// What is left of ulimit -v and -d counts like the machine's memory; each is lowered in turn.
+static void limits_of_the_process(void **state) {
+  (void)state;
+  static const int limits[] = {RLIMIT_AS, RLIMIT_DATA};
+  for (size_t i = 0; i < COUNT(limits); i++) {
+    uint64_t machine, some, rest, total, size = 64 << 20;
+    struct rlimit before, most;
+    assert_int_equal(memory_available(&machine, NULL), 0);
+    assert_int_equal(getrlimit(limits[i], &before), 0);
+    if (machine < 4 * size || before.rlim_cur != RLIM_INFINITY) skip();
+    most = before;
+    // the addresses of sanitizers are terabytes
+    most.rlim_cur = (rlim_t)used_of(i ? "VmData:" : "VmSize:") + 3 * size;
+    assert_int_equal(setrlimit(limits[i], &most), 0);
+    assert_int_equal(memory_available(&some, NULL), 0);
+    assert_int_equal(memory_total(&total, NULL), 0);
+    void *p = memory_reserve(size, NULL);
+    assert_int_equal(memory_available(&rest, NULL), 0);
+    memory_release(p, size);
+    assert_int_equal(setrlimit(limits[i], &before), 0);
+    assert_non_null(p);
+    assert_true(some <= 3 * size && some > 2 * size);
+    assert_true(rest <= some - size && rest > size);
+    assert_true(total <= most.rlim_cur);
+  }
 }
 
 // ------------------------------------------------------------------------------------------------------ control groups
@@ -305,6 +343,7 @@ int main(void) {
     cmocka_unit_test(promotes),
     cmocka_unit_test(discards), cmocka_unit_test(touches),
     cmocka_unit_test(sizes_are_plausible),
+    cmocka_unit_test(limits_of_the_process),
     cmocka_unit_test(version_2),
     cmocka_unit_test(version_2_in_a_container),
     cmocka_unit_test(version_1),
