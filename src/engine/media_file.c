@@ -71,12 +71,12 @@ static void describe_encoder(str *s, const model *m) {
              (double)f->chunk * MEL_HOP / MEL_RATE);
   else if (k->medium == MEDIUM_SOUND)
     str_addf(s, "%lld tokens for %.4g s", tokens, (double)f->frames * MEL_HOP / MEL_RATE);
-  else if (f->queries)
+  else if (f->queries && !f->fixed)
     str_addf(s, "the whole and slices of about %d x %d pixels, %d tokens each", f->size, f->size, f->queries);
   else if (!f->fixed) str_addf(s, "any size, a token for %d x %d pixels", f->patch * f->merge, f->patch * f->merge);
   else if (f->n_canvases || is_cut_into_tiles(k))
     str_addf(s, "tiles of %d x %d pixels, %lld tokens each", f->size, f->size, tokens);
-  else str_addf(s, "resized to %d x %d pixels, %lld tokens", f->size, f->size, tokens);
+  else str_addf(s, "resized to %d x %d pixels, %lld tokens", f->size, f->size, (long long)projector_output(m, tokens));
   str_addf(s, "; for models with %d elements in an embedding", model_n_embd(m));
 }
 

@@ -130,6 +130,7 @@ int mobilenet_load(loader *l) {
   if (f->size % (SIDE * SIDE))
     return gguf_fail(l->f, key(l, "image_size"), l->err, "%d is not a multiple of %d pixels", f->size, SIDE * SIDE);
   f->patch = f->size / SIDE, f->merge = 1, f->fixed = true;
+  f->queries = SIDE * SIDE + 1;
   m->act = ACT_GELU;
   m->residual_scale = m->embedding_scale = m->value_scale = 1;
   int64_t n = conv_outputs(stem), inner = conv_outputs(wide), d = m->n_embd;
@@ -140,9 +141,9 @@ int mobilenet_load(loader *l) {
              want_conv(l, NULL, W_MSFA_PROJ, 1, inner, d) || want_vector(l, NULL, W_MSFA_NORM, d, 0) ||
              want_vector(l, NULL, W_MM_SOFT_EMB_NORM, d, 0) ||
              want_matrix(l, NULL, W_MM_INPUT_PROJECTION, d, m->n_embd_out, 0) ||
-             // embeddings of the language model's own image tokens
-             (words && (want_matrix(l, NULL, W_MM_EMBEDDING, d, words->ne[1], 0) ||
-                        want_vector(l, NULL, W_MM_HARD_EMB_NORM, d, 0)))
+             // embeddings of the language model's own image tokens; the first ends an image
+             want_matrix(l, NULL, W_MM_EMBEDDING, d, words ? words->ne[1] : 1, 0) ||
+             want_vector(l, NULL, W_MM_HARD_EMB_NORM, d, 0)
            ? -1
            : 0;
 }
@@ -302,5 +303,9 @@ tensor *mobilenet_graph(build *b) {
   tensor *x = map_norm(b, NULL, W_MSFA_NORM, mean_of_map(b, a));
   b->T = n_(b, SIDE * SIDE);
   x = map_norm(b, NULL, W_MM_SOFT_EMB_NORM, t_scale(g, x, sqrt((double)m->n_embd)));
+  tensor *end = t_slice_i(g, weight(b, NULL, W_MM_EMBEDDING), 0, 0, 1);
+  end = map_norm(b, NULL, W_MM_HARD_EMB_NORM, end);
+  x = t_add(g, t_pad(g, x, 0, 0, 1), t_pad(g, end, 0, SIDE * SIDE, 0));
+  b->T = n_(b, SIDE * SIDE + 1);
   return t_rmsnorm(g, linear(b, NULL, W_MM_INPUT_PROJECTION, x), NULL, m->eps);
 }

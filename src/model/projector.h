@@ -52,7 +52,7 @@ enum { PROJECTOR_CANVASES = 64, PROJECTOR_TILES = 64 /* per canvas */ };
 // Further facts of the file. Sizes in pixels, 0 if the file does not have them.
 typedef struct projector_facts {
   int patch, merge;          // side of a patch; patches per side that are merged into one row
-  int queries;               // rows of any image, each of which reads all of its patches; 0: rows are patches
+  int queries;               // rows of any image, if they are not its squares; 0: they are
   int inner;                 // this many neighbours precede the next line; 0: a whole line
   int table;                 // places per line of the table of positions
   int size;                  // side of the images that positions were learned for

@@ -570,9 +570,8 @@ static const projector_kind kinds[] = {
    .after = "<end_of_image>",
    .preprocess = "gemma3",
    ARCH(.layers = SIGLIP, .load = gemma3_load, .graph = gemma3_graph)},
-  {.name = "gemma3nv",
+  {.name = "gemma3nv",   // the encoder makes the row that ends an image
    .before = "<start_of_image>",
-   .after = "<end_of_image>",
    .preprocess = "gemma3n",
    ARCH(.layers = {.name = "clip.vision", .act = ACT_GELU}, .positions = POSITIONS_NONE, .load = mobilenet_load,
         .whole = mobilenet_graph)},

@@ -215,6 +215,7 @@ def test_keys_and_tensors_agree(tool, tmp_path, key, value, to, words):
     ("gemma3nv", {"clip.vision.image_size": 8192}, {}, "key 'clip.vision.image_size': 8192 pixels, 1536 at most"),
     ("gemma3nv", {"clip.vision.image_size": 257}, {}, "key 'clip.vision.image_size': 257 is not a multiple of 256 pixels"),
     ("gemma3nv", {}, {"v.msfa.norm.weight": None}, "tensor 'v.msfa.norm.weight' is missing"),
+    ("gemma3nv", {}, {"mm.embedding.weight": None}, "tensor 'mm.embedding.weight' is missing"),
     ("gemma3nv", {}, {"v.blk.1.0.dw_start.conv.weight": None, "v.blk.1.0.dw_mid.conv.weight": None}, "'v.blk.1.0' has no tensor of a convolution with steps of 2"),
     ("resampler", {"clip.minicpmv_version": 1}, {}, "key 'clip.minicpmv_version': 1 is not 2 to 6 or 100045"),
     ("resampler", {"clip.minicpmv_version": 7}, {}, "key 'clip.minicpmv_version': 7 is not 2 to 6 or 100045"),
@@ -444,6 +445,10 @@ def test_queries_of_pictures_of_all_sizes(tool, tmp_path):
     for width, height in ((4, 4), (80, 48), (4, 1200), (256, 256)):
         done = encode(tool, file, "vision", width, height, pixels(3, height, width))
         assert done.returncode == 0 and len(done.stdout) == 5 * 256 * 4, done.stderr
+
+
+def test_inspect_counts_the_row_that_ends_a_picture(run_weft, tmp_path):
+    assert "pictures (gemma3nv): resized to 256 x 256 pixels, 257 tokens; for" in run_weft(["inspect", unpacked("gemma3nv", tmp_path)]).out
 
 
 @pytest.mark.parametrize(("name", "words"), [("gemma3", "pictures (gemma3): resized to 48 x 48 pixels, 16 tokens; for models with 40 elements in an embedding"),

@@ -97,6 +97,28 @@ def gemma4a():
     return model, inputs, t.audio_token, transformers.Gemma4ForCausalLM, {"image_mean": [0, 0, 0], "image_std": [1, 1, 1]}
 
 
+def gemma3n():
+    """Tokens from 260 on have embeddings of their own kind in the encoder of pictures, and the model's inputs of layers have none of them."""
+    import record_mobilenet as mobilenet
+    import timm
+    net, _ = mobilenet.small_ones()
+    timm.create_model = lambda *_, **more: net
+    t = tokenizer({"boi_token": "<start_of_image>", "boa_token": "<start_of_audio>", "pad3": "<pad3>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>", "audio_token": "<audio_soft_token>",
+                   "eoa_token": "<end_of_audio>"})
+    text = {**TEXT, "num_hidden_layers": 5, "num_kv_shared_layers": 2, "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"],
+            "sliding_window": 64, "vocab_size_per_layer_input": 260, "hidden_size_per_layer_input": 8, "laurel_rank": 64, "activation_sparsity_pattern": [0.95, 0.95, 0.0, 0.0, 0.0], "pad_token_id": 0}
+    vision = {"hidden_size": mobilenet.WIDTH, "vocab_size": 2, "vocab_offset": 260}
+    audio = {"hidden_size": 16, "conf_num_hidden_layers": 1, "conf_num_attention_heads": 2, "input_feat_size": 128, "vocab_size": 2, "vocab_offset": 262}
+    ids = {f"{name}_token_id": t.convert_tokens_to_ids(getattr(t, f"{name}_token")) for name in ("boi", "eoi", "image", "boa", "eoa", "audio")}
+    config = transformers.Gemma3nConfig(text_config=text, vision_config=vision, audio_config=audio, **ids)
+    images = transformers.SiglipImageProcessorPil(size={"height": mobilenet.SIDE, "width": mobilenet.SIDE}, resample=Image.BILINEAR, do_normalize=False)
+    processor = transformers.Gemma3nProcessor(transformers.Gemma3nAudioFeatureExtractor(), images, t)
+    more = {"size": {"height": mobilenet.SIDE, "width": mobilenet.SIDE}, "image_seq_length": 256}
+    model = transformers.Gemma3nForConditionalGeneration(config)
+    model.model.audio_tower = torch.nn.Identity()      # whose names the converter does not know
+    return model, processor, t.image_token, None, more
+
+
 def glm4v():
     vision = {"hidden_size": 24, "intermediate_size": 48, "depth": 2, "num_heads": 2, "patch_size": 4, "spatial_merge_size": 2, "image_size": 24, "out_hidden_size": 40}
     t = tokenizer({"image_token": "<|image|>", "begin": "<|begin_of_image|>", "end": "<|end_of_image|>", "video_token": "<|video|>", "begin_video": "<|begin_of_video|>",
@@ -385,9 +407,13 @@ def sound(samples):
 
 
 SOUNDS = dict.fromkeys(["gemma4a", "qwen25omni", "qwen3omni", "voxtral", "qwen2audio"], 145637)
+# What the processor adds around a picture that is no control token.
+AROUND = {"gemma3n": "\n\n%s\n\n"}
+# Tokens from there on have no embeddings but the encoder's, and are not said.
+UNSAID = {"gemma3n": 260}
 MTP = ["qwen35"]
 TWICE = ["minicpmv", "resampler"]             # the prompt has the picture twice: they are numbered
-MODELS = {f.__name__: f for f in (internvl, gemma4, gemma4_small, gemma4a, glm4v, glm_ocr, llava, llava_next, minicpmv, resampler, llama4, kimik25, kimivl, paddleocr, lfm2, qwen2vl, qwen3vl, qwen35, pixtral, mistral3, qwen25omni, qwen3omni, voxtral, qwen2audio)}
+MODELS = {f.__name__: f for f in (internvl, gemma3n, gemma4, gemma4_small, gemma4a, glm4v, glm_ocr, llava, llava_next, minicpmv, resampler, llama4, kimik25, kimivl, paddleocr, lfm2, qwen2vl, qwen3vl, qwen35, pixtral, mistral3, qwen25omni, qwen3omni, voxtral, qwen2audio)}
 # Other pictures for the files of a model: of this one no line of the tiles' rows shows anything of the picture.
 SIZES = {"lfm2_tiles": ("lfm2", (1100, 520)), "llava_next_wide": ("llava_next", (2000, 20)), "resampler_25": ("resampler", (150, 70))}
 # Their files with another clip.minicpmv_version, which says how the text around a picture is.
@@ -448,6 +474,8 @@ def record(name, converter, out):
     model, processor, marker, causal, more = MODELS[files](**version)
     model = model.eval().float()
     projectors.small_weights(model, sum(files.encode()))
+    if name in UNSAID:
+        model.get_input_embeddings().weight.data[UNSAID[name]:] = 0
     prompt = f"Look at {marker} and say what it is." if name not in TWICE else f"Look at {marker} and {marker}."
     def of(pixels):
         if name in SOUNDS:
@@ -468,7 +496,7 @@ def record(name, converter, out):
             else:
                 file = text_file(name, model, causal, processor, converter, folder)
             (out / f"{name}-{kind}.gguf.xz").write_bytes(lzma.compress(file.read_bytes(), preset=9 | lzma.PRESET_EXTREME))
-    data = {**({"files": files} if files != name else {}), **version, "prompt": prompt.replace(marker, "<__media__>"), **({"sound": SOUNDS[name]} if name in SOUNDS else {"picture": size}), "options": OPTIONS.get(name, []), "n_tokens": inputs["input_ids"].shape[1], "greedy": ids,
+    data = {**({"files": files} if files != name else {}), **version, "prompt": prompt.replace(marker, AROUND.get(name, "%s") % "<__media__>"), **({"sound": SOUNDS[name]} if name in SOUNDS else {"picture": size}), "options": OPTIONS.get(name, []), "n_tokens": inputs["input_ids"].shape[1], "greedy": ids,
             "steps": [[[int(i), float(f"{s[i]:.7g}")] for i in s.topk(TOP).indices] for s in steps], "picture_matters_kl": float(f"{matters:.3g}")}
     (out / f"{name}.json").write_text(json.dumps(data, separators=(",", ":")) + "\n")
     print(name, data["n_tokens"], "tokens", ids, "the picture matters:", matters)

@@ -54,8 +54,9 @@ def main():
     net, end = small_ones()
     with torch.no_grad():
         seen = net.forward_features(torch.tensor(pixels(3, SIDE, SIDE))[None])
-        rows = end(inputs_embeds=seen.reshape(1, WIDTH, -1).permute(0, 2, 1) * WIDTH ** 0.5)[0].double()
-    some = {i: [float(f"{v:.9g}") for v in rows[i]] for i in (0, 1, 128, 255)}
+        rows = end(inputs_embeds=seen.reshape(1, WIDTH, -1).permute(0, 2, 1) * WIDTH ** 0.5)[0]
+        rows = torch.cat([rows, end(input_ids=torch.tensor([64]))]).double()      # <end_of_image>
+    some = {i: [float(f"{v:.9g}") for v in rows[i]] for i in (0, 1, 128, 255, 256)}
     record = {"medium": "vision", "width": SIDE, "height": SIDE, "n_rows": len(rows), "n_embd": TEXT, "rows": some, "norms": [float(f"{v:.9g}") for v in rows.norm(dim=1)]}
     (out / "gemma3nv.json").write_text(json.dumps(record, separators=(",", ":")) + "\n")
     with tempfile.TemporaryDirectory() as folder:
@@ -65,4 +66,5 @@ def main():
         (out / "gemma3nv.gguf.xz").write_bytes(lzma.compress(file.read_bytes(), preset=9 | lzma.PRESET_EXTREME))
 
 
-main()
+if __name__ == "__main__":
+    main()
