@@ -30,12 +30,13 @@ typedef struct weft_denoising {
   int block_length;
   double eps;                /* above 0, below 1; 0: 0.001 */
   int algorithm;             /* enum weft_denoise_by */
-  double algorithm_temp;     /* > 0: masks are drawn by what decides, over this temperature; 0: the best ones */
+  /* 1e-6 to 1e6: masks are drawn by what decides, over this temperature; 0: the best ones */
+  double algorithm_temp;
   /* > 0: the text is evaluated once more with masks in place of the prompt, and logits go away from those by this
    * factor (classifier-free guidance) */
   double cfg_scale;
   /* Of each mask's token: the top_k likeliest (0 or less: all), of these the fewest with probability top_p together,
-   * then a draw at temp.  temp 0: the likeliest, and its probability counts as at temp 1. */
+   * then a draw at temp (1e-6 to 1e6).  temp 0: the likeliest, and its probability counts as at temp 1. */
   double temp;
   int top_k;
   double top_p;

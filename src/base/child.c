@@ -169,7 +169,17 @@ int child_make(child_work *work, void *ctx, child_process **out) {
   return 0;
 }
 
+bool child_wait(int process, int *status) {
+  pid_t got;
+  *status = 0;
+  do got = waitpid(process, status, 0); while (got < 0 && errno == EINTR);
+  if (got < 0) *status = 0;
+  return got == process;
+}
+
 bool child_end(child_process *c, double seconds, int *status, struct rusage *used) {
+  *status = 0;
+  *used = (struct rusage){0};
   pid_t process = c->process, got = 0;
   for (double then = now_s() + seconds; !(got = wait4(process, status, WNOHANG, used)) && now_s() < then;)
     poll(NULL, 0, 1);

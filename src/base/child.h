@@ -21,7 +21,10 @@ typedef void child_work(void *ctx);     // runs in the child; does not return
 // Returns 0 and a child for child_end, or -1 and errno. The child has no account and no attempt of the caller's thread.
 int child_make(child_work *work, void *ctx, child_process **out);
 // Waits for its end, at most `seconds`; then the kernel ends it. Returns the status of waitpid and the resources that
-// it used. true: it was ended by the limit.
+// it used; zeros if the system does not tell (child_wait). true: it was ended by the limit.
 struct rusage;
 bool child_end(child_process *c, double seconds, int *status, struct rusage *used);
+// waitpid, for programs too whose SIGCHLD is ignored or which wait for children of others: then the status is lost, and
+// the result is false, with 0 in *status.
+bool child_wait(int process, int *status);
 #endif

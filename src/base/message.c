@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 bool message_send(int fd, struct iovec *parts, size_t n) {
   while (n) {
@@ -50,6 +51,20 @@ bool message_send_fd(int over, int fd) {
   return sent == 1;
 }
 
+// Descriptors of a message, which this process has from now on: how many there are, and the last one.
+static size_t take_descriptors(struct msghdr *m, int *fd) {
+  size_t n = 0;
+  for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    for (size_t at = CMSG_LEN(0); at + sizeof *fd <= c->cmsg_len; at += sizeof *fd, n++) {
+      if (n) close(*fd);
+      memcpy(fd, (unsigned char *)c + at, sizeof *fd);
+    }
+  }
+  return n;
+}
+
+// The space is rounded up and has room for two; the system closes others.
 int message_receive_fd(int over, bool *more) {
   char byte;
   int fd = -1;
@@ -58,8 +73,8 @@ int message_receive_fd(int over, bool *more) {
   struct msghdr m = {.msg_iov = &one, .msg_iovlen = 1, .msg_control = space.at, .msg_controllen = sizeof space.at};
   ssize_t got = recvmsg(over, &m, MSG_CMSG_CLOEXEC);
   *more = got > 0 || (got < 0 && errno == EINTR);
-  struct cmsghdr *c = got > 0 ? CMSG_FIRSTHDR(&m) : NULL;
-  if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof fd))
-    memcpy(&fd, CMSG_DATA(c), sizeof fd);
-  return fd;
+  size_t n = got > 0 ? take_descriptors(&m, &fd) : 0;
+  if (n == 1 && !(m.msg_flags & MSG_CTRUNC)) return fd;
+  if (n) close(fd);
+  return -1;
 }

@@ -12,7 +12,8 @@ bool message_send(int fd, struct iovec *parts, size_t n);
 bool message_send_now(int fd, char byte);
 // Exactly n bytes. False: the other side has closed.
 bool message_receive(int fd, void *to, size_t n);
-// Sends a file descriptor with one byte. Receiving: *more is false once the other side has closed; -1: no descriptor.
+// Sends a file descriptor with one byte. Receiving: *more is false once the other side has closed; -1: not exactly one
+// descriptor, and none is left open.
 bool message_send_fd(int over, int fd);
 int message_receive_fd(int over, bool *more);
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "base/child.h"
 #include "base/env.h"
 #include "base/str.h"
 #include "device/cache.h"
@@ -77,7 +78,8 @@ static int run_cc(const char *in, const char *out, error *err) {
     _exit(127);
   }
   int status;
-  if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status))
+  child_wait(pid, &status);            // a lost status counts as 0: then the library is there or not
+  if (!WIFEXITED(status) || WEXITSTATUS(status))
     return error_set(err, "RENDER=c: cc could not compile %s (is a C compiler installed?)", in);
   return 0;
 }

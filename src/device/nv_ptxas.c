@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "base/child.h"
 #include "base/env.h"
 
 enum { MOST_CUBIN = 64 << 20, SAID = 800, CANNOT_RUN = 127 };
@@ -35,7 +36,7 @@ static int run_program(char *const *args, const int files[N_FILES]) {
   int status = -1;
   pid_t child = fork();
   if (!child) become_program(args, files);
-  while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+  if (child > 0) child_wait(child, &status);       // a lost status counts as 0: what is there says the rest
   return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 

@@ -83,8 +83,14 @@ static const float *logits_at(denoiser *d, size_t place) {
   const float *with = d->kept + row * n;
   if (weft_check_logits(d->m, with, (int)row, &d->err)) return NULL;
   float by = (float)d->o.cfg_scale + 1;
-  for (size_t i = 0; i < n; i++) d->row[i] = x[i] + by * (with[i] - x[i]);
-  return d->row;
+  bool finite = true;
+  for (size_t i = 0; i < n; i++) {
+    d->row[i] = x[i] + by * (with[i] - x[i]);
+    finite &= isfinite(d->row[i]);
+  }
+  if (finite) return d->row;
+  error_set(&d->err, "cfg_scale %g is too large for these logits", d->o.cfg_scale);
+  return NULL;
 }
 
 // ---- a token --------------------------------------------------------------------------------------------------------
@@ -313,16 +319,19 @@ static bool next_part(denoiser *d) {
 
 // ---- checks ---------------------------------------------------------------------------------------------------------
 
+// As floats, smaller temperatures would be 0, or logits divided by them infinite.
+static bool is_temperature(double x) { return x == 0 || (x >= 1e-6 && x <= 1e6); }
+
 static int check_numbers(const weft_denoising *o, weft_error *err) {
   enum { MOST_STEPS = 1 << 20 };
   if (o->steps < 1 || o->steps > MOST_STEPS) FAIL(err, "steps %d: it must be 1 to %d", o->steps, MOST_STEPS);
   if (!(o->eps > 0 && o->eps < 1)) FAIL(err, "eps %g: it must be above 0 and below 1", o->eps);
   if (o->algorithm < WEFT_DENOISE_BY_CHANCE || o->algorithm > WEFT_DENOISE_BY_PROBABILITY)
     FAIL(err, "algorithm %d: it must be 0 to %d", o->algorithm, WEFT_DENOISE_BY_PROBABILITY);
-  if (!(o->temp >= 0 && o->temp <= 1e6)) FAIL(err, "temp %g: it must be 0 to 1e6", o->temp);
+  if (!is_temperature(o->temp)) FAIL(err, "temp %g: it must be 0, or 1e-6 to 1e6", o->temp);
   if (!(o->top_p >= 0 && o->top_p <= 1)) FAIL(err, "top_p %g: it must be 0 to 1", o->top_p);
-  if (!(o->algorithm_temp >= 0 && o->algorithm_temp <= 1e6))
-    FAIL(err, "algorithm_temp %g: it must be 0 to 1e6", o->algorithm_temp);
+  if (!is_temperature(o->algorithm_temp))
+    FAIL(err, "algorithm_temp %g: it must be 0, or 1e-6 to 1e6", o->algorithm_temp);
   if (!(o->cfg_scale >= 0 && o->cfg_scale <= 1e6)) FAIL(err, "cfg_scale %g: it must be 0 to 1e6", o->cfg_scale);
   return 0;
 }

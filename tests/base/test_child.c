@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -107,6 +108,39 @@ static void is_ended_when_it_hangs(void **state) {
   assert_int_equal(status, 0);
 }
 
+// Without a status, in a process that lets the system forget its children, as a program may do that loads libweft.
+static bool is_over_without_a_status(void) {
+  child_process *c;
+  struct rusage used;
+  int status = -1, seven = 7;
+  memset(&used, 0xff, sizeof used);
+  if (child_make(leave, &seven, &c) || child_end(c, 60, &status, &used) || status || used.ru_utime.tv_sec) return false;
+  status = -1;
+  memset(&used, 0xff, sizeof used);
+  if (child_make(stay, NULL, &c) || !child_end(c, 0.1, &status, &used) || status || used.ru_utime.tv_sec) return false;
+  pid_t child = fork();
+  if (!child) _exit(7);
+  status = -1;
+  return !child_wait(child, &status) && !status;
+}
+
+static void a_status_may_be_lost(void **state) {
+  int status;
+  (void)state;
+  pid_t server = fork();
+  if (!server) {
+    alarm(60);
+    signal(SIGCHLD, SIG_IGN);
+    _exit(is_over_without_a_status() ? 0 : 1);
+  }
+  assert_true(child_wait(server, &status));
+  assert_int_equal(status, 0);
+  pid_t child = fork();
+  if (!child) _exit(7);
+  assert_true(child_wait(child, &status));
+  assert_int_equal(WEXITSTATUS(status), 7);
+}
+
 static void take_memory(void *ctx) {
   (void)ctx;
   bool limited = !child_limit_memory(32 << 20);
@@ -145,6 +179,7 @@ int main(void) {
     cmocka_unit_test(memory_is_limited),
     cmocka_unit_test(has_memory_and_threads),
     cmocka_unit_test(is_ended_when_it_hangs),
+    cmocka_unit_test(a_status_may_be_lost),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -116,6 +116,19 @@ def test_noise_draws_by_probability(run_weft, model):
         assert abs(counts.get(i, 0) - expected[i]) < 5 * math.sqrt(expected[i]) + 1, i
 
 
+def test_temperatures_that_are_no_floats(built_tool, model, weft_env):
+    """Logits divided by them would be infinite, and the last candidate be drawn; the command's own check refuses some of them before."""
+    def of(*numbers):
+        done = subprocess.run([built_tool("denoise_tool", "WEFT_DENOISE_TOOL"), model("llada"), *map(str, numbers)], env=weft_env, capture_output=True, text=True, timeout=120)
+        return done.returncode, done.stdout.strip()
+    likeliest = of(0, 0, 0)
+    assert likeliest[0] == 0 and len(likeliest[1].split()) == 8
+    assert of(1e-6, 0, 0)[0] == of(0, 1e-6, 0)[0] == 0
+    for small in (1e-38, 1e-50, 9e-7, -1, float("nan")):
+        assert of(small, 0, 0) == (1, f"temp {small:g}: it must be 0, or 1e-6 to 1e6")
+        assert of(0, small, 0) == (1, f"algorithm_temp {small:g}: it must be 0, or 1e-6 to 1e6")
+
+
 def said(run_weft, *args, status=1, **more):
     done = run_weft(list(args), **more)
     assert done.returncode == status, done.err

@@ -239,3 +239,12 @@ def test_saves_beside_a_run(saves_beside, fake_env, shared_dir, tmp_path):
     """The memory through which transfers go, the words of a copy and the counts of what is done belong to one thread at a time."""
     (kernels := tmp_path / "kernels").mkdir()
     saves_beside(shared_dir / "models" / "tiny-llama.gguf", 20, 20, {**fake_env, "FAKE_NV_KERNELS": str(kernels), "WEFT_CACHE": "off"})
+
+
+def test_programs_whose_status_is_lost(run_weft, fake_env, shared_dir, tmp_path):
+    """The command inherits from a parent that SIGCHLD is ignored: ptxas and cc are then judged by what they made."""
+    (kernels := tmp_path / "kernels").mkdir()
+    args = generate(shared_dir / "models" / "tiny-llama.gguf", ONE, 1)
+    for env in ({**fake_env, "FAKE_NV_KERNELS": str(kernels)}, {"DEV": "CPU", "RENDER": "c"}):
+        done = run_weft(args, env={**env, "WEFT_CACHE": "off"}, timeout=600, before=["env", "--ignore-signal=CHLD"])
+        assert len(tokens(done)) == 1
