@@ -292,12 +292,16 @@ tensor *embedding(const build *b, const layer *y, enum tensor_id id, tensor *ids
   return scaled(b, rows, b->m->embedding_scale);
 }
 
+tensor *with_floats(const build *b, tensor *x) {
+  return b->is_floats ? t_where(b->g, b->is_floats, floats_part(b, 0), x) : x;
+}
+
 // The input of the first layer.
 static tensor *embedded(build *b) {
   graph *g = b->g;
   const model *m = b->m;
   tensor *ids = switch_ids(b, token_ids(b)), *x = embedding(b, NULL, W_TOKEN_EMBD, ids);
-  if (b->floats) x = t_where(g, b->is_floats, floats_part(b, 0), x);
+  x = with_floats(b, x);
   // all tokens of a text have the first type
   if (m->w[W_TOKEN_TYPES].weight) x = t_add(g, x, t_slice_i(g, weight(b, NULL, W_TOKEN_TYPES), 0, 0, 1));
   if (m->w[W_POSITION_EMBD].weight) x = t_add(g, x, t_gather(g, weight(b, NULL, W_POSITION_EMBD), b->at));

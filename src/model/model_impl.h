@@ -668,6 +668,7 @@ tensor *through(build *b, const layer *y, tensor *x);                           
 tensor *cache_rows(const build *b, tensor *at, int group);                          // as build.rows, of {T} positions
 tensor *token_ids(const build *b);                                                  // {T}
 tensor *embedding(const build *b, const layer *y, enum tensor_id id, tensor *ids);  // their rows of this matrix
+tensor *with_floats(const build *b, tensor *x);  // where a token is a row of floats, that row
 enum tensor_id head_of(const model *m);
 // logits of x, the head's input at the tokens whose logits are wanted, where they are stored
 tensor *logits_of(const build *b, const layer *y, enum tensor_id head, tensor *x);

@@ -85,7 +85,7 @@ static tensor *entered(const build *b, tensor *all) {
   graph *g = b->g;
   const layer *y = block(b->m);
   enum tensor_id own = y->w[W_NEXTN_EMBED_TOKENS].weight ? W_NEXTN_EMBED_TOKENS : W_TOKEN_EMBD;
-  tensor *e = embedding(b, own == W_TOKEN_EMBD ? NULL : y, own, token_ids(b));
+  tensor *e = with_floats(b, embedding(b, own == W_TOKEN_EMBD ? NULL : y, own, token_ids(b)));
   tensor *first = t_reshape(g, t_op2(g, OP_CMPLT, b->at, uop_idx(g, 1)), DIMS(b->T, n_(b, 1)));
   tensor *at = t_op2(g, OP_MAX, t_sub(g, b->at, uop_idx(g, 1)), uop_idx(g, 0));
   tensor *h = t_where(g, first, t_float(g, 0), t_cast(g, t_gather(g, all, cache_rows(b, at, page_group(b))), DT_F32));

@@ -110,6 +110,20 @@ def test_drafts_after_a_picture(run_weft, tmp_path):
             assert counts["draft_model_tokens"] > 20 and (counts["draft_model_accepted"] > 0 or sampling[1] == "1")
 
 
+def test_drafts_see_the_picture(run_weft, tmp_path):
+    """The MTP block of this model is the model itself, and right if it reads what the model reads: the rows of the picture, too."""
+    record = json.loads((RECORDS / "qwen35_foresees.json").read_text())
+    for kind in ("model", "mmproj"):
+        (tmp_path / f"{kind}.gguf").write_bytes(lzma.decompress((RECORDS / f"qwen35_foresees-{kind}.gguf.xz").read_bytes()))
+    (tmp_path / "picture.png").write_bytes(picture(*record["picture"]))
+    args = ["run", "-m", tmp_path / "model.gguf", "--image", tmp_path / "picture.png", "-p", record["prompt"], "-n", "60", "--ignore-eos", "--temp", "0", "-c", "512", "--json", *record["options"]]
+    plain = run_weft([*args, "--no-speculation"])
+    done = run_weft([*args, "--draft-always", "--stats", tmp_path / "s"])
+    counts = json.loads((tmp_path / "s").read_text())
+    assert done.returncode == 0 and done.stdout == plain.stdout
+    assert counts["draft_model_accepted"] >= 0.9 * counts["draft_model_tokens"] > 25, counts
+
+
 @pytest.mark.parametrize("name", ["qwen25omni", "qwen3omni"])
 def test_sounds_of_more_than_five_minutes(run_weft, tmp_path, name):
     """They are read in pieces of 300 s: a piece of so few samples that it makes no row is nothing, one of more has its rows."""

@@ -197,12 +197,18 @@ def qwen35():
     return transformers.Qwen3_5ForConditionalGeneration(transformers.Qwen3_5Config(text_config=text, vision_config=vision, **ids)), processor, marker, None, {}
 
 
-def add_mtp(folder):
-    """The block has the weights of the layer with attention. It reads a token's embedding and the model's rows in equal parts."""
+def qwen35_foresees():
+    """Its block is the model itself, whose first layer adds nothing, since the norm of embeddings changes no token: it is right if it reads what the model read, the picture as well."""
+    return qwen35()
+
+
+def add_mtp(name, folder):
+    """The block has the weights of the last layer. It reads a token's embedding and the model's rows in equal parts, or only the first."""
     tensors = projectors.safetensors.torch.load_file(folder / "model.safetensors")
-    layer, one = "model.language_model.layers.1.", torch.eye(TEXT["hidden_size"])
+    alone, one = name == "qwen35_foresees", torch.eye(TEXT["hidden_size"])
+    layer, norm = "model.language_model.layers.1.", tensors["model.language_model.norm.weight"]
     tensors |= {"mtp.layers.0." + k.removeprefix(layer): v.clone() for k, v in tensors.items() if k.startswith(layer)}
-    tensors |= {f"mtp.{k}.weight": tensors["model.language_model.norm.weight"].clone() for k in ("norm", "pre_fc_norm_embedding", "pre_fc_norm_hidden")} | {"mtp.fc.weight": torch.cat([one, one], 1)}
+    tensors |= {f"mtp.pre_fc_norm_{k}.weight": norm * (not alone) for k in ("embedding", "hidden")} | {"mtp.norm.weight": norm.clone(), "mtp.fc.weight": torch.cat([one, one * (not alone)], 1)}
     projectors.safetensors.torch.save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     config = json.loads((folder / "config.json").read_text())
     config["text_config"]["mtp_num_hidden_layers"] = 1
@@ -411,14 +417,14 @@ SOUNDS = dict.fromkeys(["gemma4a", "qwen25omni", "qwen3omni", "voxtral", "qwen2a
 AROUND = {"gemma3n": "\n\n%s\n\n"}
 # Tokens from there on have no embeddings but the encoder's, and are not said.
 UNSAID = {"gemma3n": 260}
-MTP = ["qwen35"]
+MTP = ["qwen35", "qwen35_foresees"]
 TWICE = ["minicpmv", "resampler"]             # the prompt has the picture twice: they are numbered
-MODELS = {f.__name__: f for f in (internvl, gemma3n, gemma4, gemma4_small, gemma4a, glm4v, glm_ocr, llava, llava_next, minicpmv, resampler, llama4, kimik25, kimivl, paddleocr, lfm2, qwen2vl, qwen3vl, qwen35, pixtral, mistral3, qwen25omni, qwen3omni, voxtral, qwen2audio)}
+MODELS = {f.__name__: f for f in (internvl, gemma3n, gemma4, gemma4_small, gemma4a, glm4v, glm_ocr, llava, llava_next, minicpmv, resampler, llama4, kimik25, kimivl, paddleocr, lfm2, qwen2vl, qwen3vl, qwen35, qwen35_foresees, pixtral, mistral3, qwen25omni, qwen3omni, voxtral, qwen2audio)}
 # Other pictures for the files of a model: of this one no line of the tiles' rows shows anything of the picture.
 SIZES = {"lfm2_tiles": ("lfm2", (1100, 520)), "llava_next_wide": ("llava_next", (2000, 20)), "resampler_25": ("resampler", (150, 70))}
 # Their files with another clip.minicpmv_version, which says how the text around a picture is.
 VERSIONS = {"resampler_25": 2}
-OPTIONS = {"lfm2_tiles": ["-c", "1024"]} | dict.fromkeys(["gemma4", "gemma4_small"], ["--image-max-tokens", "70"]) | dict.fromkeys(["glm4v", "glm_ocr"], ["--image-min-tokens", "98", "--image-max-tokens", "128"]) | dict.fromkeys(["qwen2vl", "qwen3vl", "qwen35"], ["--image-min-tokens", "50", "--image-max-tokens", "100"])      # as the processor was made
+OPTIONS = {"lfm2_tiles": ["-c", "1024"]} | dict.fromkeys(["gemma4", "gemma4_small"], ["--image-max-tokens", "70"]) | dict.fromkeys(["glm4v", "glm_ocr"], ["--image-min-tokens", "98", "--image-max-tokens", "128"]) | dict.fromkeys(["qwen2vl", "qwen3vl", *MTP], ["--image-min-tokens", "50", "--image-max-tokens", "100"])      # as the processor was made
 
 
 def convert_text():
@@ -455,7 +461,7 @@ def text_file(name, model, causal, processor, converter, folder):
     run = f"import sys; sys.argv = sys.argv[1:]; sys.path.insert(0, {str(Path(__file__).parent)!r}); import record_answers; record_answers.convert_text()"
     more = ["--no-mtp"] if "qwen3_5" in model.config.text_config.model_type and name not in MTP else []
     if name in MTP:
-        add_mtp(folder)
+        add_mtp(name, folder)
     done = subprocess.run([sys.executable, "-c", run, converter, folder, "--outtype", "f32", "--outfile", folder / "model.gguf", *more], capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stdout[-2000:] + done.stderr[-3000:])
@@ -474,6 +480,10 @@ def record(name, converter, out):
     model, processor, marker, causal, more = MODELS[files](**version)
     model = model.eval().float()
     projectors.small_weights(model, sum(files.encode()))
+    if name == "qwen35_foresees":
+        model.get_input_embeddings().weight.data.sub_(0.01).sign_()
+        first = model.model.language_model.layers[0]
+        first.linear_attn.out_proj.weight.data[:] = first.mlp.down_proj.weight.data[:] = 0
     if name in UNSAID:
         model.get_input_embeddings().weight.data[UNSAID[name]:] = 0
     prompt = f"Look at {marker} and say what it is." if name not in TWICE else f"Look at {marker} and {marker}."
