@@ -2,7 +2,7 @@
 //
 // A program that embeds the library may have called setlocale: then strtod and printf use its decimal point, and
 // ctype.h and strcasecmp its letters (in Turkish, i is not the small letter of I). What the library reads and writes
-// has no locale. So code of the library calls these functions, for integers the C library's own; test_source.py
+// has no locale. So code of the library calls these functions, for integers the C library's own; test_folders.py
 // searches for others. The thread's locale is changed for the call alone (uselocale, about 10 ns, beside 240 for a real
 // number): not at the entries of the library, since callbacks of the program run below those, and its threads and child
 // processes would each need it.
