@@ -131,6 +131,8 @@ static const hf_key maple_keys[] = {{"vocab_size", HF_U32, "vocab_size"},
 // The limit of gates is in the class's code.
 static int maple_more(hf *h, error *err) {
   const float limit = 7;
+  if (h->n_layers > HF_LAYERS_MOST)
+    return hf_fail(h, config_name, "num_hidden_layers", err, "%u is more than %d", h->n_layers, HF_LAYERS_MOST);
   if (hf_put_rotated(h, 1, err) || hf_put_windows(h, 1, err)) return -1;
   float *each = ARENA_ARRAY(h->arena, float, h->n_layers);
   for (uint32_t i = 0; i < h->n_layers; i++) each[i] = limit;

@@ -158,7 +158,7 @@ static int prepare_rwkv6(hf *h, error *err) {
 // What goes into a layer's sum is halved after each so many layers (rescale_every), and the matrices take that.
 static int rwkv6_more(hf *h, error *err) {
   enum { LARGE = 4096, HALVED_MOST = 64 };
-  uint32_t width, every, size;
+  uint32_t width, every = 0, size;
   if (hf_need_u32(h, "hidden_size", &width, err) || hf_need_u32(h, "head_size", &size, err)) return -1;
   bool found;
   if (hf_u32(h, "rescale_every", &every, &found, err)) return -1;

@@ -26,6 +26,7 @@ folders, RECORDS, keys, made, put = (getattr(settings, n) for n in ("folders", "
     ("smallthinker", {"moe_layer_layout": [0, 1, 1, 1]}, "'moe_layer_layout': has another value than 1 at 0"),
     ("smallthinker", {"rope_scaling": {"rope_type": "dynamic"}}, "'rope_type': 'dynamic' is not known"),
     ("maple", {"layer_types": ["sliding_attention"]}, "'layer_types': is not a list of 2 layers"),
+    ("maple", {"num_hidden_layers": 2 ** 31 - 1, "sliding_window": 0}, "'num_hidden_layers': 2147483647 is more than 4096"),
     ("maple", {"partial_rotary_factor": 1.5}, "'partial_rotary_factor': is not from 0 to 1"),
     ("spark", {"layer_types": ["sliding_attention", "linear_attention"]}, "'layer_types': has 'linear_attention'"),
     ("spark", {"rope_parameters": {"full_attention": {"rope_theta": 1e4}}}, "'partial_rotary_factor': of full_attention is missing, or not from 0 to 1"),
@@ -189,6 +190,17 @@ def test_sizes_that_folders_of_rwkv_leave_to_the_class(run_weft, tmp_path):
         put(folder, lambda c, unset=unset: c.update(intermediate_size=None, **dict.fromkeys(unset)))
         k = keys(run_weft, folder, tmp_path / "out.gguf")[0]
         assert [k[f"{kind}.{n}"] for n in ("feed_forward_length", *names)] == [width] + [32] * len(names)
+
+
+def test_a_rescaling_of_rwkv_6_that_is_null(run_weft, tmp_path):
+    """It is none: matrices are as with 0."""
+    made_of = []
+    for every in (0, None, 1):
+        folder = folders.write(tmp_path / str(every), RECORDS["rwkv6"], "F32")
+        put(folder, lambda c, every=every: c.update(rescale_every=every))
+        made_of.append(floats_of(run_weft, folder, tmp_path / "out.gguf"))
+    none, null, each = made_of
+    assert all((none[n] == null[n]).all() for n in none) and any((none[n] != each[n]).any() for n in none)
 
 
 def test_a_folder_of_rwkv_without_a_template(run_weft, tmp_path):
