@@ -18,6 +18,7 @@ typedef struct worker {
   pthread_t thread;
   int id;                                // for os_thread_nice
   enum worker_state state;
+  bool slow;                             // its priority was lowered
   double began;                          // start of its job, now_s()
 } worker;
 
@@ -47,11 +48,14 @@ static double find_late(pool *p) {
     if (now < w->began + LATE_S) { next = fmin(next, w->began + LATE_S); continue; }
     os_thread_nice(w->id, count_in(p, WORKER_LATE) < p->asked ? LATE_NICE : CROWD_NICE);
     w->state = WORKER_LATE;
+    w->slow = true;
   }
   return next;
 }
 
 static void *run_jobs(void *arg);
+
+static bool has_thread_place(const pool *p) { return count_in(p, WORKER_NONE) || count_in(p, WORKER_ENDED); }
 
 // Adds a thread, if the limit allows it. The caller holds the lock.
 static void add_worker(pool *p) {
@@ -89,7 +93,8 @@ static void *run_jobs(void *arg) {
     j->fn(j->ctx);
     free(j);
     pthread_mutex_lock(&p->lock);
-    bool ends = w->state == WORKER_LATE && !p->stop;
+    // without a place for another thread, this one takes the job that waits
+    bool ends = w->slow && !p->stop && (!p->first || has_thread_place(p));
     if (!ends) w->state = WORKER_IDLE;
     if (p->stop) pthread_cond_broadcast(&p->more);
     else call_worker(p);

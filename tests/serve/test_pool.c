@@ -39,7 +39,43 @@ static void late_jobs_leave_threads(void **state) {
   pool_stop(p);
 }
 
+// ---- all places are taken --------------------------------------------------------------------------------------------
+
+enum { PLACES = 48 };
+static atomic_int begun;
+static atomic_bool one_ends, all_end, came;
+
+static void wait_for(void *ctx) {
+  atomic_fetch_add(&begun, 1);
+  while (!atomic_load((atomic_bool *)ctx)) nap(0.01);
+}
+
+static void come(void *ctx) {
+  (void)ctx;
+  atomic_store(&came, true);
+}
+
+// A job that waits while all places have late jobs begins when the first of them is done, not the second.
+static void one_place_is_enough(void **state) {
+  (void)state;
+  error err;
+  pool *p;
+  assert_int_equal(pool_start(2, &p, &err), 0);
+  for (int i = 0; i < PLACES; i++) pool_add(p, wait_for, i ? &all_end : &one_ends);
+  for (double until = now_s() + SECONDS; begun < PLACES; nap(0.01))
+    if (now_s() > until) fail_msg("%d of %d jobs began in %g s", (int)begun, PLACES, SECONDS);
+  pool_add(p, come, NULL);
+  nap(0.2);                            // longer than a job's time until it is late
+  assert_false(came);
+  atomic_store(&one_ends, true);
+  for (double until = now_s() + SECONDS; !came; nap(0.01))
+    if (now_s() > until) fail_msg("the job waits %g s beside a free thread", SECONDS);
+  atomic_store(&all_end, true);
+  pool_stop(p);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(late_jobs_leave_threads)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(late_jobs_leave_threads),
+                                     cmocka_unit_test(one_place_is_enough)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
