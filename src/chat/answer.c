@@ -501,7 +501,7 @@ static size_t give(answer *a, const answer_part **parts) {
   for (size_t i = 0; i < a->own.n; i++) {
     struct own_part *own = &a->own.at[i];
     answer_part p = own->p;
-    if (own->name) { settle_id(a, own); ids_put(&a->ids, (text_view){own->id, strlen(own->id)}); }
+    if (own->name) { settle_id(a, own); ids_put(&a->ids, (text_view){own->id, strlen(own->id)}, NULL); }
     p.name = own->name, p.id = own->id, p.text = str_c(&own->text), p.n = own->text.n;
     vec_push(&a->parts, p);
   }

@@ -1,6 +1,7 @@
 // The ids that calls of a conversation have: see answer_impl.h. They stand in its prompt as words. Words are kept as
 // hashes under a secret key, so that a look-up costs what the id is long, however long the prompt is.
 #include "chat/answer_impl.h"
+#include "base/account.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,43 +23,53 @@ static uint64_t *place_of_id(const id_set *s, uint64_t hash) {
 
 static uint64_t hash_of_id(const id_set *s, text_view id) { return hash_keyed(s->key, id.at, id.n) | 1; }
 
-static void put_hash(id_set *s, uint64_t hash) {
-  if (2 * (s->n + 1) > s->cap) {
-    id_set more = {.cap = s->cap ? 2 * s->cap : 64, .n = s->n, .key = s->key};
-    more.at = xcalloc(more.cap, sizeof *more.at);
-    for (size_t i = 0; i < s->cap; i++) if (s->at[i]) *place_of_id(&more, s->at[i]) = s->at[i];
-    free(s->at);
-    *s = more;
-  }
+// Charged to the thread's account, since a text may have several ids in 26 bytes.
+static int grow_ids(id_set *s, error *err) {
+  id_set more = {.cap = s->cap ? 2 * s->cap : 64, .n = s->n, .key = s->key};
+  if (account_take_here(more.cap * sizeof *more.at, err)) return -1;
+  more.at = xcalloc(more.cap, sizeof *more.at);
+  for (size_t i = 0; i < s->cap; i++) if (s->at[i]) *place_of_id(&more, s->at[i]) = s->at[i];
+  free(s->at);
+  account_give_here(s->cap * sizeof *s->at);
+  *s = more;
+  return 0;
+}
+
+static int put_hash(id_set *s, uint64_t hash, error *err) {
+  if (2 * (s->n + 1) > s->cap && grow_ids(s, err)) return -1;
   uint64_t *at = place_of_id(s, hash);
   s->n += !*at;
   *at = hash;
+  return 0;
 }
 
-void ids_put(id_set *s, text_view id) {
+int ids_put(id_set *s, text_view id, error *err) {
   if (!s->cap) s->key = hash_key_new();
-  if (id.n >= SHORTEST && id.n < LONGEST) put_hash(s, hash_of_id(s, id));
+  return id.n >= SHORTEST && id.n < LONGEST ? put_hash(s, hash_of_id(s, id), err) : 0;
 }
 
 // A word, without signs at its end, and what follows each sign in it: "id:call_0a1b2c3d." has call_0a1b2c3d.
-static void put_id_word(id_set *s, text_view word) {
-  if (word.n < SHORTEST || word.n >= LONGEST) return;
-  ids_put(s, word);
+static int put_id_word(id_set *s, text_view word, error *err) {
+  if (word.n < SHORTEST || word.n >= LONGEST) return 0;
+  int status = ids_put(s, word, err);
   while (word.n && !in_any_id(word.at[word.n - 1])) word.n--;
-  ids_put(s, word);
-  for (size_t i = 0, parts = 0; i + SHORTEST < word.n && parts < MOST_PARTS; i++) {
+  if (!status) status = ids_put(s, word, err);
+  for (size_t i = 0, parts = 0; !status && i + SHORTEST < word.n && parts < MOST_PARTS; i++) {
     if (in_any_id(word.at[i])) continue;
-    ids_put(s, (text_view){word.at + i + 1, word.n - i - 1});
+    status = ids_put(s, (text_view){word.at + i + 1, word.n - i - 1}, err);
     parts++;
   }
+  return status;
 }
 
-void ids_of_text(id_set *s, text_view text) {
+int ids_of_text(id_set *s, text_view text, error *err) {
+  unsigned steps = 0;
   for (size_t i = 0, from = 0; i <= text.n; i++) {
     if (i < text.n && !ends_word(text.at[i])) continue;
-    put_id_word(s, (text_view){text.at + from, i - from});
+    if (put_id_word(s, (text_view){text.at + from, i - from}, err) || account_step(&steps, err)) return -1;
     from = i + 1;
   }
+  return 0;
 }
 
 bool ids_may_be(text_view id) {

@@ -28,8 +28,9 @@ typedef VEC(struct own_part) own_parts;
 
 // ---- ids (answer_ids.c); {0}: none
 typedef struct id_set { uint64_t *at; size_t n, cap; hash_key key; } id_set;
-void ids_of_text(id_set *s, text_view text);           // all that may be ids in it
-void ids_put(id_set *s, text_view id);
+int ids_of_text(id_set *s, text_view text, error *err);        // all that may be ids in it
+// -1: the thread's account has no room, or no time
+int ids_put(id_set *s, text_view id, error *err);
 bool ids_have(const id_set *s, text_view id);
 bool ids_may_be(text_view id);                         // long enough, and one word
 void ids_free(id_set *s);

@@ -51,7 +51,7 @@ int answer_tools_new(text_view json, text_view prompt, answer_tools **out, error
     if (json_is_string(name) && !json_object_get(t->named, json_string_value(name)))
       json_object_set(t->named, json_string_value(name), (json_t *)(uintptr_t)tool_function(one));
   }
-  ids_of_text(&t->ids, prompt);
+  if (ids_of_text(&t->ids, prompt, err)) { answer_tools_drop(t); return -1; }
   *out = t;
   return 0;
 }

@@ -291,9 +291,11 @@ static json_t *template_variables(const call *c) {
   return all;
 }
 
-// What reads the answers to this prompt: its tools are read once, and not on the step thread.
+// What reads the answers to this prompt: its tools are read once, and not on the step thread. None if there will be no
+// answer: tokens are only counted, or do not fit.
 static int open_answer(call *c, request *r) {
   weft_error err;
+  if (c->counts || r->prompt.n >= (size_t)weft_model_context(c->m->model)) return 0;
   size_t n = strlen(r->prompt_text) - r->given, n_tools = r->tools ? strlen(r->tools) : 0;
   if (call_take(c, "tools", "what is known of them", r->tools ? json_cost(r->tools, n_tools) + n : 0)) return -1;
   if (!weft_answer_new(r->tmpl, r->prompt_text, n, r->tools, n_tools, &r->answer, &err)) return 0;

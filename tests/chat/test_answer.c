@@ -1,6 +1,7 @@
 // Answers taken apart: each format, texts that are nearly calls, and any cut of any text.  tests/python/test_answer.py
 // has the templates of real models.
 #include "chat/answer.h"
+#include "base/account.h"
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -385,6 +386,28 @@ static void test_ids_in_a_long_prompt(void **state) {
   str_free(&prompt);
 }
 
+// Words of which each has 17 parts that may be ids: the table of them is several times the prompt, and charged.
+static void test_ids_are_charged(void **state) {
+  (void)state;
+  enum { WORDS = 40000, PARTS = 17 };
+  str prompt = {0};
+  for (int i = 0; i < WORDS; i++) str_addf(&prompt, "................%09d ", i);
+  for (int enough = 0; enough < 2; enough++) {
+    account a = {.most = (size_t)(enough ? 256 : 4) << 20, .most_ns = INT64_MAX, .bytes_option = "--most"};
+    account_scope before = account_enter(&a);
+    answer *made = NULL;
+    error err = {0};
+    int status = answer_new((text_view){0}, (text_view){prompt.at, prompt.n}, (text_view){tools, sizeof tools - 1},
+                            &made, &err);
+    account_leave(before);
+    assert_int_equal(status, enough ? 0 : -1);
+    if (enough) assert_true(a.bytes >= (size_t)WORDS * PARTS * sizeof(uint64_t));
+    else assert_non_null(strstr(err.text, "4 MB is the most (--most)"));
+    answer_free(made);
+  }
+  str_free(&prompt);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_formats),
@@ -393,6 +416,7 @@ int main(void) {
     cmocka_unit_test(test_deep_arguments),
     cmocka_unit_test(test_schemas_that_take_long),
     cmocka_unit_test(test_ids_in_a_long_prompt),
+    cmocka_unit_test(test_ids_are_charged),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,7 +39,7 @@ static void late_jobs_leave_threads(void **state) {
   pool_stop(p);
 }
 
-// ---- all places are taken --------------------------------------------------------------------------------------------
+// ---- all places are taken -------------------------------------------------------------------------------------------
 
 enum { PLACES = 48 };
 static atomic_int begun;
