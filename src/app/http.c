@@ -32,7 +32,14 @@ struct http {
 
 // ---- libcurl --------------------------------------------------------------------------------------------------------
 
+bool http_may_be_in_header(const char *text) {
+  for (; *text; text++) if ((unsigned char)*text < ' ' || *text == 127) return false;
+  return true;
+}
+
 int http_open(const char *token, http **out, error *err) {
+  if (token && !http_may_be_in_header(token))
+    return error_set(err, "the token of Hugging Face (-hft, HF_TOKEN) has a line end or another control character");
   http *h = xcalloc(1, sizeof *h);
   if (curl_load(&h->api, err)) { free(h); return -1; }
   if (token && *token) {

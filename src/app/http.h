@@ -11,6 +11,8 @@
 typedef struct http http;
 // Loads libcurl. The token is sent only to the host of the address, not to a host that it redirects to; NULL: none. -1
 // and an error: libcurl is missing.
+// A line end would begin another header.
+bool http_may_be_in_header(const char *text);
 int http_open(const char *token, http **out, error *err);
 void http_close(http *h);                            // NULL is allowed
 

@@ -4,6 +4,7 @@
 #include "app/app.h"
 #include "base/os.h"
 #include "base/json.h"
+#include "app/http.h"
 #include "app/json.h"
 #include "app/out.h"
 #include "app/settings.h"
@@ -166,7 +167,14 @@ static void read_answer(client *c, double start, answer *a) {
   char *line = xmalloc(LINE);
   double last = start;
   int status = 0;
+  // a token has an event, an empty line and two of its chunk; pings are rare
+  int64_t lines = 0, most_lines = 1000 + 64 * c->l->o->tokens;
   while (next_line(c, line)) {
+    if (++lines > most_lines || interrupted()) {
+      snprintf(a->why, sizeof a->why, "the answer does not end: %lld lines for %lld tokens", (long long)lines,
+               (long long)c->l->o->tokens);
+      break;
+    }
     if (!strncmp(line, "HTTP/1.", 7)) status = atoi(line + 9);
     if (status != 200 && *line == '{') snprintf(a->why, sizeof a->why, "status %d: %.150s", status, line);
     if (strncmp(line, "data:", 5)) continue;
@@ -335,6 +343,9 @@ static int report_load(load *l, double took) {
 static int run_load(struct settings *all) {
   load l = {.o = &all->loadtest};
   if (!l.o->url) return usage_error("no server: 'weft loadtest http://127.0.0.1:8080'");
+  if (!http_may_be_in_header(l.o->url)) return usage_error("the address has a line end or another control character");
+  if (l.o->key && !http_may_be_in_header(l.o->key))
+    return usage_error("--api-key has a line end or another control character");
   int status = read_url(&l, l.o->url);
   if (status) return status;
   keep_to_reading(l.o->html, NULL);

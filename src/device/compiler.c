@@ -27,6 +27,7 @@
 #include "base/env.h"
 #include "base/message.h"
 
+enum { NO_THREAD = 4 /* exit status of the child */ };
 enum { MAGIC = 0x43544657, OBJECT_MAX = 256 << 20, TEXT_MAX = 1 << 30 };
 
 // Is assembly wanted? Then the byte counts of the texts, including their NULs.
@@ -110,10 +111,10 @@ NORETURN static void be_the_child(const compiler *c, int *fd) {
   str version = {0};
   error err = {0};
   pthread_t id;
-  if (pthread_create(&id, NULL, end_with_the_parent, NULL)) _exit(4);
+  if (pthread_create(&id, NULL, end_with_the_parent, NULL)) _exit(NO_THREAD);
   llvm_version(&version, &err);        // loads LLVM; if that fails, every answer gives the reason
   for (int i = 1; i < c->n; i++)
-    if (pthread_create(&id, NULL, serve, (void *)(intptr_t)i)) _exit(4);
+    if (pthread_create(&id, NULL, serve, (void *)(intptr_t)i)) _exit(NO_THREAD);
 #ifndef WEFT_SANITIZE                  // sanitizer runtimes need more system calls
   confine(CONFINE_COMPUTING, false);
 #endif
@@ -178,7 +179,14 @@ static void note_end(compiler *c) {
   c->idle = got == c->child && WIFEXITED(status) && !WEXITSTATUS(status);
   c->why.text[0] = 0;
   static const char who[] = "the process that compiles kernels", reason[] = "out of memory, or a fault in LLVM";
-  if (got != c->child) error_set(&c->why, "%s has ended", who);
+  bool no_thread = WIFEXITED(status) && WEXITSTATUS(status) == NO_THREAD,
+       killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+  if (got == c->child && no_thread)
+    error_set(&c->why, "%s could not make a thread: too many processes (ulimit -u, a container's limit), or too little "
+                       "memory", who);
+  else if (got == c->child && killed)
+    error_set(&c->why, "%s was killed, by the system if it has too little memory (signal 9)", who);
+  else if (got != c->child) error_set(&c->why, "%s has ended", who);
   else if (!WIFSIGNALED(status)) error_set(&c->why, "%s ended with status %d: %s", who, WEXITSTATUS(status), reason);
   else
     error_set(&c->why, "%s was ended by signal %d (%s): %s", who, WTERMSIG(status), strsignal(WTERMSIG(status)),

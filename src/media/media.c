@@ -307,6 +307,8 @@ static void tell_end(child_process *process, const decode_job *j, error *err) {
   int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   if (signal == SIGXCPU || late)
     error_set(err, "decoding takes more than %lld s", (long long)j->limits.cpu_s);
+  else if (signal == SIGKILL)
+    error_set(err, "the process that decodes was killed, by the system if it has too little memory (signal 9)");
   else if (signal) error_set(err, "the process that decodes was ended by signal %d: a fault in the library", signal);
   else error_set(err, "the process that decodes has ended without an answer: out of memory, or a fault in the library");
 }

@@ -14,7 +14,19 @@
 #include <unistd.h>
 #include "serve/zmq.h"
 
-enum { MOST_BYTES = 64 << 20, LINGER_MS = 200, ASKS = 64 };
+enum { MOST_BYTES = 64 << 20, LINGER_MS = 200 };
+// Replays in work. libzmq holds REPLAY_QUEUE messages for each reader, and in a turn a reply sends ROUND more. A reader
+// that takes nothing for STUCK_S loses its replies.
+enum {
+  MOST_REPLIES = 64,
+  MOST_NAME = 255 /* of a client, in ZeroMQ */,
+  REPLAY_QUEUE = 500,
+  ROUND = 256,
+  PAUSE_MS = 20
+};
+static const double STUCK_S = 30;
+// since: when it sent a message last
+struct reply { unsigned char client[MOST_NAME]; size_t n; uint64_t next; double since; bool done; };
 
 typedef struct message { atomic_int holders; size_t n; char bytes[]; } message;
 
@@ -26,6 +38,8 @@ struct kv_events {
   void *context, *pub, *replay;
   pthread_t thread;
   bool started;
+  struct reply replies[MOST_REPLIES];  // by age; used by the thread
+  size_t n_replies;
   msgpack_sbuffer events;              // for the next message
   size_t n_events;
   pthread_mutex_t lock;
@@ -172,7 +186,7 @@ static void number_bytes(uint64_t number, unsigned char out[8]) {
   for (int i = 0; i < 8; i++) out[i] = (unsigned char)(number >> (56 - 8 * i));
 }
 
-// Takes m. libzmq drops messages for slow readers.
+// Takes m. libzmq drops messages for slow subscribers.
 static void send_message(kv_events *v, void *socket, uint64_t number, message *m) {
   unsigned char head[8];
   zmq_msg_t body;
@@ -195,64 +209,97 @@ static bool send_next(kv_events *v) {
   return true;
 }
 
-static void begin_reply(kv_events *v, const unsigned char *client, size_t n) {
-  v->zmq.send(v->replay, client, n, ZMQ_SNDMORE | ZMQ_DONTWAIT);
+// false: the client has gone, or its queue is full (EAGAIN).
+static bool begin_reply(kv_events *v, const struct reply *r) {
+  if (v->zmq.send(v->replay, r->client, r->n, ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0) return false;
   v->zmq.send(v->replay, "", 0, ZMQ_SNDMORE | ZMQ_DONTWAIT);
+  return true;
 }
 
-static void reply_from(kv_events *v, const unsigned char *client, size_t n, uint64_t number) {
+// The next message of a reply, or its end. false: not now, or never (r->done).
+static bool go_on_replaying(kv_events *v, struct reply *r) {
   unsigned char end[8];
-  number_bytes(UINT64_MAX, end);
-  for (;; number++) {
-    pthread_mutex_lock(&v->lock);
-    message *m = number < UINT64_MAX ? hold_next(v, &number) : NULL;
-    pthread_mutex_unlock(&v->lock);
-    if (!m) break;
-    begin_reply(v, client, n);
-    send_message(v, v->replay, number, m);
+  if (!begin_reply(v, r)) {
+    r->done = v->zmq.error_number() != EAGAIN || now_s() - r->since > STUCK_S;
+    return false;
   }
-  begin_reply(v, client, n);
+  r->since = now_s();
+  pthread_mutex_lock(&v->lock);
+  message *m = r->next < UINT64_MAX ? hold_next(v, &r->next) : NULL;
+  pthread_mutex_unlock(&v->lock);
+  if (m) {
+    send_message(v, v->replay, r->next++, m);
+    return true;
+  }
+  number_bytes(UINT64_MAX, end);
   v->zmq.send(v->replay, end, sizeof end, ZMQ_SNDMORE | ZMQ_DONTWAIT);
   v->zmq.send(v->replay, "", 0, ZMQ_DONTWAIT);
+  r->done = true;
+  return false;
 }
 
-// Handles a replay request: identity, empty, number. Malformed ones are skipped. false: none pending.
-static bool answer_replay(kv_events *v) {
-  enum { MOST_NAME = 255 };            // of the identity: ZeroMQ's limit
-  unsigned char client[MOST_NAME];
-  size_t n = 0, frames = 0;
-  uint64_t number = 0;
+static bool is_of_one_client(const struct reply *a, const struct reply *b) {
+  return a->n == b->n && !memcmp(a->client, b->client, a->n);
+}
+
+// Replies to one client go out one after the other. A turn of each; false: none could send.
+static bool send_replays(kv_events *v) {
+  bool moved = false;
+  size_t kept = 0;
+  for (size_t i = 0; i < v->n_replies; i++) {
+    struct reply *r = &v->replies[i];
+    bool waits = false;
+    for (size_t k = 0; k < kept && !waits; k++) waits = is_of_one_client(&v->replies[k], r);
+    if (waits) r->since = now_s();
+    for (int k = 0; !waits && k < ROUND && go_on_replaying(v, r); k++) moved = true;
+    if (!r->done) v->replies[kept++] = *r;
+  }
+  moved |= kept < v->n_replies;
+  v->n_replies = kept;
+  return moved;
+}
+
+// Takes a replay request: identity, empty, number. Malformed ones are skipped. false: none pending.
+static bool take_replay(kv_events *v) {
+  struct reply *r = &v->replies[v->n_replies];
+  size_t frames = 0;
   bool fine = true;
   zmq_msg_t part;
+  *r = (struct reply){.since = now_s()};
   for (bool more = true; more; frames++) {
     v->zmq.msg_init(&part);
     if (v->zmq.msg_recv(&part, v->replay, ZMQ_DONTWAIT) < 0) { v->zmq.msg_close(&part); return false; }
     size_t size = v->zmq.msg_size(&part);
     const unsigned char *bytes = v->zmq.msg_data(&part);
-    if (frames == 0 && size <= MOST_NAME) memcpy(client, bytes, n = size);
+    if (frames == 0 && size <= MOST_NAME) memcpy(r->client, bytes, r->n = size);
     else if (frames == 1) fine &= !size;
-    else if (frames == 2 && size == 8) for (int i = 0; i < 8; i++) number = number << 8 | bytes[i];
+    else if (frames == 2 && size == 8) for (int i = 0; i < 8; i++) r->next = r->next << 8 | bytes[i];
     else fine = false;
     more = v->zmq.msg_more(&part);
     v->zmq.msg_close(&part);
   }
-  if (fine && frames == 3) reply_from(v, client, n, number);
+  v->n_replies += fine && frames == 3;
   return true;
 }
 
+// Work of one turn is bounded, so that a stop is seen soon.
 static void *publish(void *arg) {
   kv_events *v = arg;
   zmq_pollitem_t items[] = {{.fd = v->wake, .events = ZMQ_POLLIN}, {.socket = v->replay, .events = ZMQ_POLLIN}};
-  for (bool stop = false; !stop;) {
+  for (bool stop = false, moved = false; !stop;) {
     eventfd_t count;
-    if (v->zmq.poll(items, v->replay ? 2 : 1, -1) < 0) continue;
+    bool full = v->n_replies == MOST_REPLIES;
+    long wait = moved ? 0 : v->n_replies ? PAUSE_MS : -1;
+    if (v->zmq.poll(items, v->replay && !full ? 2 : 1, wait) < 0) continue;
     if (items[0].revents) eventfd_read(v->wake, &count);
     pthread_mutex_lock(&v->lock);
     stop = v->stop;
     pthread_mutex_unlock(&v->lock);
-    while (send_next(v)) {}
-    for (int i = 0; v->replay && i < ASKS && answer_replay(v); i++) while (send_next(v)) {}
+    for (int i = 0; i < ROUND; i++) if (!(moved = send_next(v))) break;
+    for (int i = 0; v->replay && v->n_replies < MOST_REPLIES && i < MOST_REPLIES && take_replay(v); i++) {}
+    moved |= send_replays(v);
   }
+  while (send_next(v)) {}
   return NULL;
 }
 
@@ -284,9 +331,10 @@ static int open_all(kv_events *v, error *err) {
            v->o.replay.shown);
   v->context = v->zmq.context();
   if (v->context) v->pub = open_zmq_socket(v, ZMQ_PUB, &v->fd, &v->o.endpoint, v->o.limit);
-  // a reader may receive the whole ring at once, and libzmq learns late, after half of this, what it has read
   if (v->pub && v->o.replay.given)
-    v->replay = open_zmq_socket(v, ZMQ_ROUTER, &v->replay_fd, &v->o.replay, 2 * (v->o.buffer + 1));
+    v->replay = open_zmq_socket(v, ZMQ_ROUTER, &v->replay_fd, &v->o.replay, REPLAY_QUEUE);
+  // a full queue is an error, and not a lost message
+  if (v->replay) set_option(v, v->replay, ZMQ_ROUTER_MANDATORY, 1);
   if (!v->pub || (v->o.replay.given && !v->replay))
     return error_set(err, "--kv-events-config: %s: %s", v->addresses, v->zmq.text_of(v->zmq.error_number()));
   v->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

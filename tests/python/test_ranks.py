@@ -312,3 +312,16 @@ def test_control_vectors(launch, weft, tinypy, tmp_path):
     alone, together, without = launch(1, *command, *more), launch(2, *command, *more), launch(1, *command)
     assert together.returncode == 0, together.stderr.decode(errors="replace")
     assert together.stdout == alone.stdout != without.stdout
+
+
+def test_too_little_shared_memory(weft, weft_env, tinypy):
+    """Open MPI ended by SIGSEGV."""
+    command = [launcher(weft), "--oversubscribe", "-np", "2", weft, "run", "-m", tinypy, "-p", "def ", "-n", "4", "--temp", "0"]
+    env = {**weft_env, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    for size, status in (("3m", 1), ("8m", 0)):
+        layout = f'mount -t tmpfs -o size={size} none /dev/shm || exit 77; exec "$@"'
+        done = subprocess.run(["unshare", "-rm" if os.geteuid() else "-m", "sh", "-c", layout, "sh", *command], env=env, capture_output=True, text=True, timeout=120)
+        if done.returncode == 77 or "unshare" in done.stderr:
+            pytest.skip("no file system can be mounted here")
+        assert done.returncode == status, done
+        assert status == 0 or "Open MPI needs 4300 KiB of shared memory, and /dev/shm has 3072 KiB free" in done.stderr

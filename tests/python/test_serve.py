@@ -751,6 +751,30 @@ def test_a_loadtest_counts_itself(run_weft, said):
     assert json.loads(done.out)["tokens"] == 3, done
 
 
+@pytest.mark.parametrize("piece", [b"HTTP/1.1 100 Continue\r\n\r\n", b'data: {"choices": [{"text": "b"}]}\n\n'], ids=["interim", "events"])
+def test_a_loadtest_ends(run_weft, piece):
+    """An answer without an end fails."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def answer():
+            c, _ = listener.accept()
+            with c, contextlib.suppress(OSError):
+                c.recv(1 << 16)
+                while True:
+                    c.sendall(piece * 100)
+        threading.Thread(target=answer, daemon=True).start()
+        done = run_weft(["loadtest", f"http://127.0.0.1:{listener.getsockname()[1]}", "-j", "1", "-n", "1", "--tokens", "4"], timeout=60)
+    assert done.returncode == 1 and "the answer does not end" in done.err + done.out
+
+
+@pytest.mark.parametrize("args, env", [
+    (["pull", "user/model", "-hft", "token\r\nX-More: 1"], {}), (["pull", "user/model"], {"HF_TOKEN": "token\n"}),
+    (["loadtest", "http://127.0.0.1:1", "--api-key", "k\r\nX-More: 1"], {}), (["loadtest", "http://127.0.0.1:1/a\nX-More: 1"], {})])
+def test_no_line_ends_in_headers(run_weft, args, env):
+    """They would begin another header of a request."""
+    done = run_weft(args, env=env)
+    assert done.returncode in (1, 2) and "a line end or another control character" in done.err
+
+
 def test_a_page_of_a_loadtest(server, run_weft, tmp_path):
     """Whole, well-formed, with nothing from elsewhere; it says what the table says."""
     import xml.etree.ElementTree as tree
