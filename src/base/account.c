@@ -27,7 +27,9 @@ static bool system_is_short(account *a, size_t n, size_t of_one) {
   if (!due || (of_one <= STEP && n <= STEP)) return false;
   uint64_t left = a->system();
   a->unasked = 0;
-  return a->scarce = left < a->keep || (left - a->keep) / CHARGED < n;
+  bool scarce = left < a->keep || (left - a->keep) / CHARGED < n;
+  a->scarce = scarce;
+  return scarce;
 }
 
 // of_one: what the account below it, for which this is taken, will hold.
