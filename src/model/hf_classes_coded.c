@@ -93,6 +93,8 @@ static const hf_key smallthinker_keys[] = {{"feed_forward_length", HF_U32, "moe_
 static int check_layout(const hf *h, const char *key, bool first, int plain, error *err) {
   json_t *list = json_object_get(h->text, key), *v;
   size_t i;
+  if (list && !json_is_null(list) && json_array_size(list) != h->n_layers)
+    return hf_fail(h, config_name, key, err, "is not a list of %u layers", h->n_layers);
   json_array_foreach(list, i, v) {
     int must = first ? i % 4 != 0 : plain;
     if (!json_is_integer(v) || (json_integer_value(v) != 0) != must)

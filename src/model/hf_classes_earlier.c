@@ -197,16 +197,17 @@ typedef struct deci_layers { int32_t *heads, *kv, *widths; } deci_layers;
 static int read_deci_layer(const hf *h, const json_t *block, uint32_t heads, uint32_t width, uint32_t i,
                            deci_layers *out, error *err) {
   const json_t *attention = json_object_get(block, "attention"), *ff = json_object_get(block, "ffn"),
-               *group = hf_in(attention, "n_heads_in_group"), *times = hf_in(ff, "ffn_mult");
+               *group = hf_in(attention, "n_heads_in_group"), *times = hf_in(ff, "ffn_mult"),
+               *linear = hf_in(attention, "replace_with_linear"), *other = hf_in(ff, "replace_with_linear");
   json_int_t n = group && json_is_integer(group) ? json_integer_value(group) : 0;
   double by = json_number_value(times), most = INT32_MAX / 4;
   if (!attention || !ff || (group && (n < 1 || n > heads || heads % n)))
     return hf_fail(h, config_name, deci_blocks, err, "layer %u has no attention or ffn, or no groups of its heads", i);
-  if (json_is_true(json_object_get(ff, "replace_with_linear")) ||
-      (times && !(hf_is_float(times) && by > 0 && by * width < most)))
+  if ((linear && !json_is_boolean(linear)) || (other && !json_is_boolean(other)))
+    return hf_fail(h, config_name, deci_blocks, err, "layer %u: replace_with_linear is not true or false", i);
+  if (json_is_true(other) || (times && !(hf_is_float(times) && by > 0 && by * width < most)))
     return hf_fail(h, config_name, deci_blocks, err, "layer %u has a feed-forward of another kind, or no width", i);
-  bool linear = json_is_true(json_object_get(attention, "replace_with_linear"));
-  out->heads[i] = group || linear ? (int32_t)heads : 0;
+  out->heads[i] = group || json_is_true(linear) ? (int32_t)heads : 0;
   out->kv[i] = group ? (int32_t)(heads / n) : 0;
   out->widths[i] = ((int32_t)(2 * by * width / 3) + 255) / 256 * 256;
   return 0;

@@ -190,7 +190,8 @@ static int mpt_more(hf *h, error *err) {
       hf_number_in(h, in, "kv_n_heads", &heads, &grouped, err) ||
       hf_number_in(h, in, "softmax_scale", &scale, &scaled, err))
     return -1;
-  if (scaled || json_is_true(json_object_get(in, "prefix_lm")))
+  const json_t *prefix = hf_in(in, "prefix_lm");
+  if (scaled || (prefix && !json_is_false(prefix)))
     return hf_fail(h, config_name, scaled ? "softmax_scale" : "prefix_lm", err, "files of %s have no key for it",
                    h->class->arch);
   if (grouped && !(heads >= 1 && heads <= UINT16_MAX))

@@ -15,7 +15,15 @@ static const char *const expected[] = {
 static const struct typed of_config[] = {
   {"text_config", OBJECT}, {"rope_parameters", OBJECT}, {"rope_scaling", OBJECT}, {"quantization_config", OBJECT},
   {"layer_types", LIST}, {"tie_word_embeddings", FLAG}, {"norm_topk_prob", FLAG}, {"attention_bias", FLAG},
-  {"mlp_bias", FLAG}, {"bos_token_id", IDS}, {"eos_token_id", IDS}, {"pad_token_id", IDS}, {0},
+  {"mlp_bias", FLAG}, {"bos_token_id", IDS}, {"eos_token_id", IDS}, {"pad_token_id", IDS},
+  // of some classes
+  {"sliding_window_layout", LIST}, {"rope_layout", LIST}, {"moe_layer_layout", LIST}, {"indexer_types", LIST},
+  {"mlp_layer_types", LIST}, {"classifier_pooling", TEXT}, {"expert_selection_fn", TEXT}, {"norm_head", FLAG},
+  {"moe_primary_router_apply_softmax", FLAG}, {"use_double_wide_mlp", FLAG}, {"attention_k_eq_v", FLAG},
+  {"enable_lm_head_fp32", FLAG}, {"apply_mla_qkv_lora_rescale", FLAG}, {"use_qk_norm", FLAG},
+  {"block_auto_adjust_ff_dim", FLAG}, {"new_decoder_architecture", FLAG}, {"multi_query", FLAG},
+  {"mamba_rms_norm", FLAG}, {"mamba_norm_before_gate", FLAG}, {"scale_decoder_outputs", FLAG},
+  {"use_sliding_window", FLAG}, {0},
 };
 static const struct typed of_rotation[] = {
   {"full_attention", OBJECT},    {"main", OBJECT},    {"compress", OBJECT}, {"indexed_attention", OBJECT},

@@ -287,6 +287,11 @@ def test_each_class_is_complete(run_weft, folder):
     ("config.json", lambda c: c.update(norm_topk_prob="yes"), "key 'norm_topk_prob': is not true or false"),
     ("config.json", lambda c: c.update(tie_word_embeddings=1), "key 'tie_word_embeddings': is not true or false"),
     ("config.json", lambda c: c.update(layer_types="full_attention"), "key 'layer_types': is not a list"),
+    *(("config.json", lambda c, k=k: c.update({k: 1}), f"key '{k}': is not true or false") for k in (
+        "norm_head", "moe_primary_router_apply_softmax", "use_double_wide_mlp", "attention_k_eq_v", "enable_lm_head_fp32", "apply_mla_qkv_lora_rescale", "use_qk_norm", "block_auto_adjust_ff_dim", "new_decoder_architecture",
+        "multi_query", "mamba_rms_norm", "mamba_norm_before_gate", "scale_decoder_outputs", "use_sliding_window")),
+    *(("config.json", lambda c, k=k: c.update({k: "full"}), f"key '{k}': is not a list") for k in ("sliding_window_layout", "rope_layout", "moe_layer_layout", "indexer_types", "mlp_layer_types")),
+    *(("config.json", lambda c, k=k: c.update({k: True}), f"key '{k}': is not a text") for k in ("classifier_pooling", "expert_selection_fn")),
     ("config.json", lambda c: c.update(rope_scaling=None, pad_token_id=None, layer_types=None, tie_word_embeddings=None, bos_token_id=[1]), ""),
     ("tokenizer_config.json", lambda t: t.update(eos_token=7), "tokenizer_config.json: key 'eos_token': is not a text, or an object with its content"),
     ("tokenizer_config.json", lambda t: t.update(bos_token={"text": "<s>"}), "key 'bos_token': is not a text, or an object"),

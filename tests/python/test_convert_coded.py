@@ -24,6 +24,7 @@ folders, RECORDS, keys, made, put = (getattr(settings, n) for n in ("folders", "
     ("smallthinker", {"rope_layout": [1, 1, 1, 1]}, "'rope_layout': has another value than 0 at 0"),
     ("smallthinker", {"sliding_window_layout": [0] * 4}, "'rope_layout': has another value than 1 at 0"),
     ("smallthinker", {"moe_layer_layout": [0, 1, 1, 1]}, "'moe_layer_layout': has another value than 1 at 0"),
+    *(("smallthinker", {key: [1] * 3}, f"'{key}': is not a list of 4 layers") for key in ("sliding_window_layout", "rope_layout", "moe_layer_layout")),
     ("smallthinker", {"rope_scaling": {"rope_type": "dynamic"}}, "'rope_type': 'dynamic' is not known"),
     ("maple", {"layer_types": ["sliding_attention"]}, "'layer_types': is not a list of 2 layers"),
     ("maple", {"num_hidden_layers": 2 ** 31 - 1, "sliding_window": 0}, "'num_hidden_layers': 2147483647 is more than 4096"),

@@ -21,7 +21,7 @@ def copy(kind, **config):
 
 @pytest.mark.parametrize("kind, change, expected", [
     *((k, {key: value}, f"'{key}': {value if isinstance(value, str) else json.dumps(value)}, but files of {arch}") for k, arch, key, value in (
-        ("deepseek1", "deepseek", "norm_topk_prob", True), ("deepseek1", "deepseek", "moe_layer_freq", 2), ("deepseek1", "deepseek", "scoring_func", "sigmoid"), ("ling1", "bailingmoe", "norm_head", 1), ("ling1", "bailingmoe", "use_qkv_bias", True),
+        ("deepseek1", "deepseek", "norm_topk_prob", True), ("deepseek1", "deepseek", "moe_layer_freq", 2), ("deepseek1", "deepseek", "scoring_func", "sigmoid"), ("ling1", "bailingmoe", "use_qkv_bias", True),
         ("internlm2", "internlm2", "bias", True), ("baichuan", "baichuan", "hidden_act", "gelu"), ("orion", "orion", "attention_bias", True), ("qwen1", "qwen", "rotary_pct", 0.5), ("qwen1", "qwen", "no_bias", False))),
     *((k, {key: None}, f"'{key}': is missing") for k, key in (("deepseek1", "first_k_dense_replace"), ("deepseek1", "n_shared_experts"), ("ling1", "norm_topk_prob"), ("ling1", "num_shared_experts"))),
     ("internlm2", {"rope_scaling": {"type": "yarn", "factor": 2.0}}, "'rope_type': 'yarn', which files of internlm2 do not have"),
@@ -33,6 +33,7 @@ def copy(kind, **config):
     *((k, {key: value}, f"'{key}': {value if isinstance(value, str) else json.dumps(value)}, but files of {arch}") for k, arch, key, value in (
         ("deci", "deci", "mlp_bias", True), ("bamba", "granitehybrid", "mamba_n_groups", 2), ("openelm", "openelm", "normalize_qk_projections", False), ("openelm", "openelm", "share_input_output_layers", False), ("refact", "refact", "multi_query", False),
         ("codeshell", "codeshell", "position_embedding_type", "absolute"), ("plamo", "plamo", "hidden_act", "gelu"), ("arctic", "arctic", "use_residual", False), ("arctic", "arctic", "moe_layer_frequency", 2), ("chameleon", "chameleon", "attention_bias", True))),
+    *(("ling1", {"norm_head": value}, "'norm_head': is not true or false") for value in (1, "true")),
     ("bamba", {"attn_layer_indices": None}, "'attn_layer_indices': is missing"),
     ("bamba", {"attn_layer_indices": [4]}, "'attn_layer_indices': has what is no layer at 0"),
     ("bamba", {"attn_layer_indices": 2}, "'attn_layer_indices': is no list"),
@@ -44,6 +45,7 @@ def copy(kind, **config):
     ("deci", {"block_configs": [{}, *BLOCKS[1:]]}, "'block_configs': layer 0 has no attention or ffn"),
     *(("deci", {"block_configs": [{**BLOCKS[0], "attention": {"n_heads_in_group": n}}, *BLOCKS[1:]]}, "'block_configs': layer 0 has no attention or ffn, or no groups of its heads") for n in (3, 0, 8, "2")),
     *(("deci", {"block_configs": [BLOCKS[0], {**BLOCKS[1], "ffn": {"ffn_mult": 1.0, **ff}}, *BLOCKS[2:]]}, "'block_configs': layer 1 has a feed-forward of another kind, or no width") for ff in ({"replace_with_linear": True}, {"ffn_mult": -1}, {"ffn_mult": 1e30}, {"ffn_mult": "x"})),
+    *(("deci", {"block_configs": [{**BLOCKS[0], part: {**BLOCKS[0][part], "replace_with_linear": 1}}, *BLOCKS[1:]]}, "'block_configs': layer 0: replace_with_linear is not true or false") for part in ("attention", "ffn")),
     ("deci", {"num_attention_heads": 5}, "'block_configs': layer 0 has no attention"),
     ("openelm", {"num_query_heads": [4]}, "'num_query_heads': is not a list of 2 layers"),
     ("openelm", {"num_kv_heads": [2, -3]}, "'num_kv_heads': has what is no count at 1"),

@@ -301,7 +301,7 @@ def test_the_least_decay_of_glm_5(run_weft, tmp_path, change, expected):
     assert k["glm5-next.swiglu_clamp_exp"] == [10.0] * 6 and k["glm5-next.attention.head_count_kv"] == [0, 1, 1, 0, 1, 1]
 
 
-@pytest.mark.parametrize("group, key, value", [("softmax_scale", "softmax_scale", 0.5), ("prefix_lm", "prefix_lm", True)])
+@pytest.mark.parametrize("group, key, value", [("softmax_scale", "softmax_scale", 0.5), ("prefix_lm", "prefix_lm", True), ("prefix_lm", "prefix_lm", 1)])
 def test_attention_of_mpt(run_weft, tmp_path, group, key, value):
     folder = folders.write(tmp_path / "mpt", RECORDS["mpt"])
     put(folder, lambda c: c["attn_config"].update({group: value}))
