@@ -99,7 +99,7 @@ static void leave_driver(const int *inside) { if (!(depth -= *inside)) atomic_fe
 
 // At the head of each function: what all have in common. The ones that need no context say so.
 #define ENTER_ANY() \
-  __attribute__((cleanup(leave_driver))) const int inside_ = enter_driver(__func__); \
+  __attribute__((cleanup(leave_driver), unused)) const int inside_ = enter_driver(__func__); \
   do { \
     if (!D.started) return refuse(NOT_STARTED, __func__, "before cuInit"); \
     int status_ = made_to_fail(__func__); \
