@@ -87,12 +87,15 @@ static int read_ranked_token(hf *h, rank_list *l, const char *line, size_t n, er
 static int read_ranked_tokens(hf *h, rank_list *l, const char *text, size_t n, error *err) {
   size_t lines = 1;
   for (size_t i = 0; i < n; i++) lines += text[i] == '\n';
-  l->at = ARENA_ARRAY(h->arena, token, lines);
+  size_t room = lines < h->n_vocab ? lines : (size_t)h->n_vocab;
+  l->at = ARENA_ARRAY(h->arena, token, room);
   l->powers[0] = 1;
   for (size_t i = 0; i < BYTES_MOST; i++) l->powers[i + 1] = mul_sums(l->powers[i], BASE);
   for (size_t at = 0; at < n;) {
     const char *newline = memchr(text + at, '\n', n - at);
     size_t length = newline ? (size_t)(newline - text) - at : n - at;
+    if (length && l->n == room)
+      return hf_fail(h, l->file, NULL, err, "has more tokens than config.json says, %" PRIu64, h->n_vocab);
     if (length && read_ranked_token(h, l, text + at, length, err)) return -1;
     at += length + 1;
   }
@@ -242,10 +245,7 @@ static const struct kind {
              {"qwen.tiktoken", "QWenTokenizer", "qwen2", qwen_token},
              {"tokenizer.model", "ChatGLM4Tokenizer", "chatglm-bpe", said_token}};
 
-static int put_list(hf *h, const struct kind *k, const rank_list *l, const json_t *settings, error *err) {
-  if (l->n > h->n_vocab)
-    return hf_fail(h, l->file, NULL, err, "has %zu tokens, but config.json says that there are %" PRIu64, l->n,
-                   h->n_vocab);
+static void put_list(hf *h, const struct kind *k, const rank_list *l, const json_t *settings) {
   h->n_ranks = l->n;
   const char **text = ARENA_ARRAY(h->arena, const char *, h->n_vocab);
   int32_t *type = ARENA_ARRAY(h->arena, int32_t, h->n_vocab);
@@ -260,7 +260,6 @@ static int put_list(hf *h, const struct kind *k, const rank_list *l, const json_
   gguf_head_strs(h->head, "tokenizer.ggml.tokens", text, h->n_vocab);
   gguf_head_i32s(h->head, "tokenizer.ggml.token_type", type, h->n_vocab);
   put_merges_of_ranks(h, l);
-  return 0;
 }
 
 int hf_put_ranks(hf *h, const json_t *settings, bool *found, error *err) {
@@ -277,7 +276,7 @@ int hf_put_ranks(hf *h, const json_t *settings, bool *found, error *err) {
       ? read_ranked_tokens(h, &l, text, n, err)
       : hf_fail(h, "tokenizer_config.json", "tokenizer_class", err, "%s cuts words in a way that is not known",
                 gguf_quote(quoted, sizeof quoted, class, strlen(class)));
-  if (!status) status = put_list(h, &kinds[k], &l, settings, err);
+  if (!status) put_list(h, &kinds[k], &l, settings);
   smap_free(&l.by_sum);
   free(text);
   return status;

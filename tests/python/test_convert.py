@@ -204,7 +204,7 @@ def test_a_vocabulary_of_ranks(run_weft, tmp_path, kind):
     (lambda lines: lines[:3] + [f"{'QUFB' * 342} 3"] + lines[4:], "tiktoken.model: line 4 is no token of at most 1024 bytes"),
     (lambda lines: lines[:3] + lines[4:], "tiktoken.model: line 4 has the rank 4"),
     (lambda lines: lines[:3] + ["AA== 3"] + lines[4:], "tiktoken.model: line 4 has the rank 3, or a token that was there before"),
-    (lambda lines: lines + [f"{'QUFB' * i} {269 + i}" for i in range(1, 300)], "tiktoken.model: has 569 tokens, but config.json says that there are 540"),
+    (lambda lines: lines + [f"{'QUFB' * i} {269 + i}" for i in range(1, 300)], "tiktoken.model: has more tokens than config.json says, 540"),
     (lambda lines: [], "tiktoken.model: has no tokens"),
     (None, "tokenizer.json: is missing"),
 ])
