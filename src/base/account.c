@@ -39,7 +39,10 @@ static const account *take_for_one(account *a, size_t n, size_t of_one) {
   // compared first, so that a refused request never takes room from others
   size_t held = a->bytes, most = most_for(a, of_one);
   do {
-    if (held > most || n > most - held) return a;
+    if (held > most || n > most - held) {
+      a->scarce = false;                         // this is why, whatever the system said to another one before
+      return a;
+    }
   } while (!atomic_compare_exchange_weak(&a->bytes, &held, held + n));
   const account *full = take_for_one(a->up, n, held + n);
   if (full) atomic_fetch_sub(&a->bytes, n);

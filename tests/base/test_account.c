@@ -84,6 +84,27 @@ static void the_system_has_less(void **state) {
   assert_int_equal(all.bytes, 0);
 }
 
+// Why a small one is refused: by the limit, though the system had too little for a large one before.
+static void the_reason_is_its_own(void **state) {
+  (void)state;
+  enum { MIB = 1 << 20 };
+  account all = root(MIB), large = below(&all, SIZE_MAX), small[6];
+  error err = {0};
+  all.system = ask_system;
+  system_has = 0;
+  assert_int_equal(account_take_for(&large, 512 << 10, &err), -1);
+  assert_non_null(strstr(err.text, "the system has too little left"));
+  err.text[0] = 0;
+  for (size_t i = 0; i < COUNT(small); i++) {
+    small[i] = below(&all, SIZE_MAX);
+    assert_int_equal(account_take_for(&small[i], 200 << 10, &err), i < 5 ? 0 : -1);
+  }
+  assert_null(strstr(err.text, "the system has too little left"));
+  assert_non_null(strstr(err.text, "is the most"));
+  for (size_t i = 0; i < COUNT(small); i++) account_close(&small[i]);
+  assert_int_equal(all.bytes, 0);
+}
+
 enum { ROUNDS = 3000000 };
 static void *take_too_much(void *up) {
   account one = below(up, SIZE_MAX);
@@ -198,6 +219,7 @@ int main(void) {
     cmocka_unit_test(takes_and_gives),
     cmocka_unit_test(some_is_for_small_ones),
     cmocka_unit_test(the_system_has_less),
+    cmocka_unit_test(the_reason_is_its_own),
     cmocka_unit_test(what_is_refused_takes_no_room),
     cmocka_unit_test(arenas_charge_the_thread),
     cmocka_unit_test(time_is_limited),
