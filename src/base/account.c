@@ -35,9 +35,10 @@ static bool system_is_short(account *a, size_t n, size_t of_one) {
 // of_one: what the account below it, for which this is taken, will hold.
 static const account *take_for_one(account *a, size_t n, size_t of_one) {
   if (!a) return NULL;
-  if (system_is_short(a, n, of_one)) return a;
-  // compared first, so that a refused request never takes room from others
   size_t held = a->bytes, most = most_for(a, of_one);
+  bool fits = held <= most && n <= most - held;
+  if (fits && system_is_short(a, n, of_one)) return a;
+  // compared first, so that a refused request never takes room from others
   do {
     if (held > most || n > most - held) {
       a->scarce = false;                         // this is why, whatever the system said to another one before
