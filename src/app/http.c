@@ -11,6 +11,7 @@
 #include "base/sha256.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -37,17 +38,22 @@ bool http_may_be_in_header(const char *text) {
   return true;
 }
 
+// The header of a token without the white space around it, which files of secrets often end with. Empty: there is none.
+static int write_header(const char *token, str *line, error *err) {
+  size_t n = token ? strlen(token) : 0;
+  while (n && is_ascii_space((unsigned char)token[n - 1])) n--;
+  for (; n && is_ascii_space((unsigned char)*token); n--) token++;
+  if (n) str_addf(line, "Authorization: Bearer %.*s", (int)min_i64((int64_t)n, INT_MAX), token);
+  if (!line->n || http_may_be_in_header(line->at)) return 0;
+  return error_set(err, "the token of Hugging Face (-hft, HF_TOKEN) has a line end or another control character");
+}
+
 int http_open(const char *token, http **out, error *err) {
-  if (token && !http_may_be_in_header(token))
-    return error_set(err, "the token of Hugging Face (-hft, HF_TOKEN) has a line end or another control character");
+  str line = {0};
   http *h = xcalloc(1, sizeof *h);
-  if (curl_load(&h->api, err)) { free(h); return -1; }
-  if (token && *token) {
-    str line = {0};
-    str_addf(&line, "Authorization: Bearer %s", token);
-    h->headers = h->api.add(NULL, line.at);
-    str_free(&line);
-  }
+  if (write_header(token, &line, err) || curl_load(&h->api, err)) { str_free(&line); free(h); return -1; }
+  if (line.n) h->headers = h->api.add(NULL, line.at);
+  str_free(&line);
   h->curl = h->api.init();
   if (!h->curl) die("libcurl: out of memory");
   *out = h;

@@ -491,7 +491,7 @@ def test_the_token_goes_to_its_host_alone(pull, registry, store, files):
         denied = pull("pull", "user/repo:Q8_0")
         assert denied.returncode == 1 and "HF_TOKEN" in denied.err
         del registry.files["mmproj-tiny-F16.gguf"]
-        for more in ({"env": {"HF_TOKEN": "secret"}}, {}):
+        for more in ({"env": {"HF_TOKEN": " secret\n"}}, {}):    # as a file of a secret has it
             for path in store.glob("*"):
                 path.unlink()
             args = [] if more else ["--hf-token", "secret"]

@@ -767,7 +767,7 @@ def test_a_loadtest_ends(run_weft, piece):
 
 
 @pytest.mark.parametrize("args, env", [
-    (["pull", "user/model", "-hft", "token\r\nX-More: 1"], {}), (["pull", "user/model"], {"HF_TOKEN": "token\n"}),
+    (["pull", "user/model", "-hft", "token\r\nX-More: 1"], {}), (["pull", "user/model"], {"HF_TOKEN": "token\nX-More: 1"}),
     (["loadtest", "http://127.0.0.1:1", "--api-key", "k\r\nX-More: 1"], {}), (["loadtest", "http://127.0.0.1:1/a\nX-More: 1"], {})])
 def test_no_line_ends_in_headers(run_weft, args, env):
     """They would begin another header of a request."""
