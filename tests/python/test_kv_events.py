@@ -270,6 +270,24 @@ def test_a_reader_that_does_not_read(serve):
     assert reader.follow().number >= 20
 
 
+def test_replays_that_are_not_read(serve):
+    """Each waits for its client; others get theirs meanwhile, and the end of the server does not wait."""
+    server, reader = serve("-np", "2")
+    for i in range(60):
+        cached(server, f"# {i}\n" * 30)
+    waiting = [reader.context.socket(zmq.DEALER) for _ in range(40)]
+    for other in waiting:
+        other.setsockopt(zmq.RCVHWM, 1)
+        other.setsockopt(zmq.RCVBUF, 4096)
+        other.connect(reader.ask.getsockopt(zmq.LAST_ENDPOINT).decode())
+        for _ in range(40):
+            other.send_multipart([b"", bytes(8)])
+    assert len(reader.replay(0)) >= 60
+    cached(server, "# and one more\n" * 30)
+    assert reader.replay(60)
+    assert server.end(timeout=30) == 0
+
+
 def test_arrays(serve):
     """As vLLM had it before 0.24: members by their places."""
     server, reader = serve("-np", "1", event_format="array")
