@@ -30,7 +30,7 @@ typedef struct weft_denoising {
   int block_length;
   double eps;                /* above 0, below 1; 0: 0.001 */
   int algorithm;             /* enum weft_denoise_by */
-  /* 1e-6 to 1e6: masks are drawn by what decides, over this temperature; 0: the best ones */
+  /* 1e-30 to 1e6: masks are drawn by what decides, over this temperature; 0: the best ones */
   double algorithm_temp;
   /* > 0: the text is evaluated once more with masks in place of the prompt, and logits go away from those by this
    * factor (classifier-free guidance) */

@@ -319,8 +319,8 @@ static bool next_part(denoiser *d) {
 
 // ---- checks ---------------------------------------------------------------------------------------------------------
 
-// As floats, smaller temperatures would be 0, or logits divided by them infinite.
-static bool is_temperature(double x) { return x == 0 || (x >= 1e-6 && x <= 1e6); }
+// As floats, smaller temperatures would be 0, or logits divided by them infinite. Scores of masks are small numbers.
+static bool is_temperature(double x, double least) { return x == 0 || (x >= least && x <= 1e6); }
 
 static int check_numbers(const weft_denoising *o, weft_error *err) {
   enum { MOST_STEPS = 1 << 20 };
@@ -328,10 +328,10 @@ static int check_numbers(const weft_denoising *o, weft_error *err) {
   if (!(o->eps > 0 && o->eps < 1)) FAIL(err, "eps %g: it must be above 0 and below 1", o->eps);
   if (o->algorithm < WEFT_DENOISE_BY_CHANCE || o->algorithm > WEFT_DENOISE_BY_PROBABILITY)
     FAIL(err, "algorithm %d: it must be 0 to %d", o->algorithm, WEFT_DENOISE_BY_PROBABILITY);
-  if (!is_temperature(o->temp)) FAIL(err, "temp %g: it must be 0, or 1e-6 to 1e6", o->temp);
+  if (!is_temperature(o->temp, 1e-6)) FAIL(err, "temp %g: it must be 0, or 1e-6 to 1e6", o->temp);
   if (!(o->top_p >= 0 && o->top_p <= 1)) FAIL(err, "top_p %g: it must be 0 to 1", o->top_p);
-  if (!is_temperature(o->algorithm_temp))
-    FAIL(err, "algorithm_temp %g: it must be 0, or 1e-6 to 1e6", o->algorithm_temp);
+  if (!is_temperature(o->algorithm_temp, 1e-30))
+    FAIL(err, "algorithm_temp %g: it must be 0, or 1e-30 to 1e6", o->algorithm_temp);
   if (!(o->cfg_scale >= 0 && o->cfg_scale <= 1e6)) FAIL(err, "cfg_scale %g: it must be 0 to 1e6", o->cfg_scale);
   return 0;
 }

@@ -123,10 +123,11 @@ def test_temperatures_that_are_no_floats(built_tool, model, weft_env):
         return done.returncode, done.stdout.strip()
     likeliest = of(0, 0, 0)
     assert likeliest[0] == 0 and len(likeliest[1].split()) == 8
-    assert of(1e-6, 0, 0)[0] == of(0, 1e-6, 0)[0] == 0
-    for small in (1e-38, 1e-50, 9e-7, -1, float("nan")):
+    assert of(1e-6, 0, 0)[0] == of(0, 1e-30, 0)[0] == 0
+    for small in (1e-38, 1e-50, 9e-31, -1, float("nan")):
         assert of(small, 0, 0) == (1, f"temp {small:g}: it must be 0, or 1e-6 to 1e6")
-        assert of(0, small, 0) == (1, f"algorithm_temp {small:g}: it must be 0, or 1e-6 to 1e6")
+        assert of(0, small, 0) == (1, f"algorithm_temp {small:g}: it must be 0, or 1e-30 to 1e6")
+    assert of(9e-7, 0, 0)[0] == 1
 
 
 def said(run_weft, *args, status=1, **more):
