@@ -64,7 +64,7 @@ static int put_id_word(id_set *s, text_view word, error *err) {
 
 int ids_of_text(id_set *s, text_view text, error *err) {
   unsigned steps = 0;
-  for (size_t i = 0, from = 0; i <= text.n; i++) {
+  for (size_t i = 0, from = 0; text.n && i <= text.n; i++) {
     if (i < text.n && !ends_word(text.at[i])) continue;
     if (put_id_word(s, (text_view){text.at + from, i - from}, err) || account_step(&steps, err)) return -1;
     from = i + 1;
