@@ -38,7 +38,7 @@ bool http_may_be_in_header(const char *text) {
   return true;
 }
 
-// The header of a token without the white space around it, which files of secrets often end with. Empty: there is none.
+// The header of a token without the white space around it, which files of secrets often end with. Empty without one.
 static int write_header(const char *token, str *line, error *err) {
   size_t n = token ? strlen(token) : 0;
   while (n && is_ascii_space((unsigned char)token[n - 1])) n--;

@@ -32,7 +32,7 @@ typedef struct remote_plan {
 
 // Functions that return int: 0, or -1 and the reason. Any thread calls them, one at a time: the one that holds
 // remote.turn, which remote_turns.c takes for every function of the runtime. Requests are executed in order; when
-// `wait` returns, put's source may be overwritten and get's data is there. Not in turn: address, and what compiles
+// `wait` returns, put's source may be overwritten and get's data is there. Without the turn: address, and what compiles
 // kernels (device.compile) or frees them (remote_code.unload), so a driver takes the turn there if these use its state.
 typedef struct remote_driver {
   const char *name;                // for messages

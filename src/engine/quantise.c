@@ -190,7 +190,7 @@ static int choose_formats(job *j, error *err) {
 
 // ---- the heads of the new files -------------------------------------------------------------------------------------
 
-// Keys that say how the new files are laid out.
+// Keys that say how data lies in the new files.
 static bool is_of_layout(const char *key) {
   return !strcmp(key, "general.alignment") || !strncmp(key, "split.", strlen("split."));
 }

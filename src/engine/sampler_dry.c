@@ -99,7 +99,7 @@ void stage_dry(sampler *s) {
   sampler_apply_notes(s, dry_penalised);
 }
 
-// Does a breaker begin in the first `before` bytes of the tail and end behind them?
+// Does a breaker begin in the first `before` bytes of the tail and end after those?
 static bool crosses(const sampler *s, const str *text, size_t before) {
   size_t most = text->n - 1, first = before > most ? before - most : 0,
          end = s->tail.n - before > most ? before + most : s->tail.n;

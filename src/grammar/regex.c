@@ -93,7 +93,7 @@ static rx *with_list(struct parser *p, enum rx_kind kind, size_t at, rx_list *li
   return x;
 }
 
-// So many letters whose other case is looked up count as one range of characters.
+// Letters whose other case is looked up, for one range of characters.
 enum { FOLDED = 64 };
 
 // Makes a node of the set and takes it over.

@@ -1,4 +1,4 @@
-// Rows of the table of classes (hf_classes.c) for decoders of 2023 and 2024, most of which are Python code in their
+// Rows of the table of classes (hf_classes.c) for decoders of 2023 and 2024; most have Python code in their
 // folders: DeepSeek 1, Ling 1, InternLM2, Baichuan, Orion, Qwen 1, Deci, OpenELM, Refact, CodeShell, PLaMo, Arctic and
 // Chameleon. Several have queries, keys and values in one
 // matrix, which becomes three.

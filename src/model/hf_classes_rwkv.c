@@ -155,7 +155,7 @@ static int prepare_rwkv6(hf *h, error *err) {
   return 0;
 }
 
-// What goes into a layer's sum is halved after each so many layers (rescale_every), and the matrices take that.
+// What goes into a layer's sum is halved every rescale_every layers, and the matrices take that.
 static int rwkv6_more(hf *h, error *err) {
   enum { LARGE = 4096, HALVED_MOST = 64 };
   uint32_t width, every = 0, size;

@@ -405,7 +405,7 @@ int hf_name_layers(hf *h, const char *from, const char *to, const char *kinds, e
 int hf_read_dense_layers(hf *h, error *err);
 // Sets the key heads of each layer: none for layers that do not attend.
 int hf_put_heads_of_layers(hf *h, const hf_layers *y, uint8_t attends, error *err);
-// Limits of each layer's gates, of a list in the configuration with at least so many layers; null, and layers that the
+// Limits of each layer's gates, of a list of the configuration with no fewer layers; null, and layers that the
 // list does not have: 0, no limit.
 int hf_put_limits(hf *h, const char *from, const char *to, uint32_t least, error *err);
 // MTP layers, which come after the last one, count as blocks of the file: as many as config.json says and the folder

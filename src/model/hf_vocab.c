@@ -250,7 +250,7 @@ static void find_role_ids(const hf *h, const json_t *tokenizer, const json_t *se
   }
 }
 
-// The id of a token that tokenizer.json adds or, without that file, tokenizer_config.json. -1: there is none.
+// The id of a token that tokenizer.json adds or, without that file, tokenizer_config.json; -1 if absent.
 static int64_t added_id(const json_t *tokenizer, const json_t *settings, const char *text) {
   int64_t id = -1;
   const char *key;

@@ -18,7 +18,7 @@ static void add_character(str *out, uint32_t c) {
   str_addc(out, (char)(0x80 | (c & 0x3f)));
 }
 
-// Adds the character after a backslash. Returns the number of characters that it took; 0: it is none.
+// Adds the character after a backslash. Returns the number of characters that it took; 0: no such character.
 static size_t add_after_backslash(const char *at, size_t n, bool bytes, str *out) {
   static const char plain[] = "\\'\"", names[] = "ntr", are[] = "\n\t\r";
   size_t digits = *at == 'x' ? 2 : bytes ? 0 : *at == 'u' ? 4 : *at == 'U' ? 8 : 0;

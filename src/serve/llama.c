@@ -250,7 +250,7 @@ static const struct field detokenize_table[] = {
 static const struct fields detokenize_fields = FIELDS(detokenize_table);
 const struct fields *const llama_detokenize_fields[] = {&detokenize_fields, &name_fields, NULL};
 
-// A token may be long: the text of ids is charged before it is made, as text, as JSON and as what is sent.
+// A token may be long: the text of ids is charged first, as text, as JSON and as what is sent.
 static int take_text_of(const weft_vocab *v, const token_ids *ids, account *a, fault *f) {
   enum { COPIES = 3 };
   size_t all = 0, n;
